@@ -79,11 +79,12 @@ def ask(wanted: list[Pin], arguments: list[str]) -> dict[str, Any] | None:
             print(f"audit: no end within {PATIENCE} seconds", file=sys.stderr)
             return None
         try:
-            return json.loads(report.read_text(encoding="utf-8"))
+            answer: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             last = (done.stderr.strip().splitlines() or ["no output"])[-1]
             print(f"audit: pip-audit gave no report: {last[:300]}", file=sys.stderr)
             return None
+        return answer
 
 
 def conclude(outcome: Outcome, *, required: bool) -> int:

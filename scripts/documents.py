@@ -116,17 +116,21 @@ def model(text: str, top: Path = TOP) -> list[str]:
     threats = [row for row in everything if "threat" in row.cells]
     boundaries = {row.cells["boundary"] for row in everything if "boundary" in row.cells}
     wrong = [*without_test(threats, top), *_twice(threats, "id")]
-    for kind in ("STRIDE", "LINDDUN"):
-        if not any(kind in row.heading for row in threats):
-            wrong.append(f"{MODEL}: no rows under {kind}")
+    wrong += [
+        f"{MODEL}: no rows under {kind}"
+        for kind in ("STRIDE", "LINDDUN")
+        if not any(kind in row.heading for row in threats)
+    ]
     for row in threats:
         if missing := [name for name, cell in row.cells.items() if not cell or name == "?"]:
             wrong.append(f"{row}: nothing in {', '.join(missing)}")
         if not _RISK.fullmatch(row.cells.get("risk", "")):
             wrong.append(f"{row}: likelihood and impact are not given")
-        for owner in row.cells.get("owner", "").split(", "):
-            if owner != "release" and not (top / "src" / "mcp_notarium" / owner).is_dir():
-                wrong.append(f"{row}: nobody is the owner")
+        wrong += [
+            f"{row}: nobody is the owner"
+            for owner in row.cells.get("owner", "").split(", ")
+            if owner != "release" and not (top / "src" / "mcp_notarium" / owner).is_dir()
+        ]
         named = set(re.findall(r"TB\d+", row.cells.get("where", "")))
         if not named or named - boundaries:
             wrong.append(f"{row}: no boundary, or one that is not listed")

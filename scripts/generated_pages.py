@@ -51,7 +51,7 @@ def title(page: Path) -> str:
 
 def adversarial_tests(text: str, top: Path = TOP) -> str:
     """Return the page with the last cell of each attack made from the marks of the tests."""
-    marked = tests_of_attacks(top)
+    marked = attack_tests(top)
     return "".join(_with_tests(line, marked) for line in text.splitlines(keepends=True))
 
 
@@ -63,12 +63,12 @@ def _with_tests(line: str, marked: dict[int, list[str]]) -> str:
     return f"{' | '.join([*cells[:3], named])} |\n"
 
 
-def tests_of_attacks(top: Path = TOP) -> dict[int, list[str]]:
+def attack_tests(top: Path = TOP) -> dict[int, list[str]]:
     """Return the marked tests by number of the attack, in order of their names."""
-    return {int(number): tests for number, tests in tests_with("attack", top).items()}
+    return {int(number): tests for number, tests in marked_tests("attack", top).items()}
 
 
-def tests_with(mark: str, top: Path = TOP) -> dict[str, list[str]]:
+def marked_tests(mark: str, top: Path = TOP) -> dict[str, list[str]]:
     """Return the tests with a mark by each of its arguments, in order of their names."""
     found: dict[str, list[str]] = defaultdict(list)
     for path in sorted((top / "tests").rglob("test_*.py")):
@@ -99,7 +99,7 @@ def rules_of_systems(top: Path = TOP) -> dict[str, tuple[str, str, str]]:
 
 def rule_table(top: Path = TOP) -> str:
     """Return each rule of the simulated systems with its page and the tests that rest on it."""
-    marked = tests_with("rule", top)
+    marked = marked_tests("rule", top)
     rows = [
         (
             system,
@@ -129,7 +129,7 @@ def write_table() -> str:
     """Return what is decided about a write."""
     rows = [
         (
-            str(row.kind),
+            str(row.kind or "create, update"),
             row.attempt.value,
             row.held.value,
             row.fact.value if row.fact else "",
@@ -261,10 +261,10 @@ def faults(top: Path = TOP) -> list[str]:
         if not (top / file).is_file() or (top / file).read_text(encoding="utf-8") != text
     ]
     rows = {int(number) for number in re.findall(r"^\| (\d+) \|", right[ATTACKS], re.MULTILINE)}
-    marked = tests_of_attacks(top).keys()
+    marked = attack_tests(top).keys()
     wrong += [f"{ATTACKS}: attack {one} has no row" for one in sorted(marked - rows)]
     wrong += [f"{ATTACKS}: attack {one} has no test" for one in sorted(rows - marked)]
-    rules, rested_on = rules_of_systems(top).keys(), tests_with("rule", top).keys()
+    rules, rested_on = rules_of_systems(top).keys(), marked_tests("rule", top).keys()
     wrong += [f"{RULES}: there is no rule {one!r}" for one in sorted(rested_on - rules)]
     return wrong + [f"{RULES}: no test rests on {one!r}" for one in sorted(rules - rested_on)]
 

@@ -90,7 +90,9 @@ class Mentions:
         return found
 
 
-def _mentioned(module: str, node: ast.AST, *, called: bool) -> str | None:
+def _mentioned(  # noqa: PLR0911 - a table
+    module: str, node: ast.AST, *, called: bool
+) -> str | None:
     """Return the fault of naming a method that runs SQL, or a lookup function, without a call."""
     match node:
         case ast.ImportFrom(module=source, names=names):
@@ -98,13 +100,15 @@ def _mentioned(module: str, node: ast.AST, *, called: bool) -> str | None:
                 return "a function that runs SQL, taken elsewhere"
             if any(one.name in _LOOKUPS and one.asname for one in names):
                 return "a lookup by name, under another name"
-        case ast.Attribute(attr=name) if name in SINKS and not called:
-            return "a method that runs SQL, not called"
-        case ast.Name(id=name) if (module, name) in WRAPPERS and not called:
-            return "a function that runs SQL, not called"
         case ast.MatchClass(kwd_attrs=names) if SINKS.intersection(names):
             return "a method that runs SQL, not called"
-        case ast.Name(id=name) | ast.Attribute(attr=name) if name in _LOOKUPS and not called:
+        case _ if called:
+            return None
+        case ast.Attribute(attr=name) if name in SINKS:
+            return "a method that runs SQL, not called"
+        case ast.Name(id=name) if (module, name) in WRAPPERS:
+            return "a function that runs SQL, not called"
+        case ast.Name(id=name) | ast.Attribute(attr=name) if name in _LOOKUPS:
             return "a lookup by name, not called"
     return None
 

@@ -49,7 +49,5 @@ def on_page_markdown(markdown: str, page: Any, **_others: Any) -> str:
         markdown = markdown.replace("](docs/README.md)", "](pages.md)").replace("](docs/", "](")
         markdown = markdown.replace("](README.md)", "](index.md)")
     for name, target in OUTSIDE.items():
-        markdown = re.sub(
-            rf"\]\((\.\./)?\.\./{re.escape(name)}", lambda m: f"]({m[1] or ''}{target}", markdown
-        )
+        markdown = re.sub(rf"\]\((\.\./)?\.\./{re.escape(name)}", rf"](\g<1>{target}", markdown)
     return markdown

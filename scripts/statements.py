@@ -193,32 +193,14 @@ class Rule:
         match value:
             case ast.Constant(value=text):
                 return isinstance(text, str | int)
-            case ast.JoinedStr(values=parts):
-                return all(self._fixed(module, scope, part) for part in parts)
-            case ast.FormattedValue(value=inner):
-                return self._fixed(module, scope, inner)
-            case ast.BinOp(left=left, op=ast.Add(), right=right):
-                return self._fixed(module, scope, left) and self._fixed(module, scope, right)
             case ast.BinOp(left=ast.Constant(value=str()), op=ast.Mult()):
                 return True  # '?' so many times
-            case ast.IfExp(body=first, orelse=second):
-                return self._fixed(module, scope, first) and self._fixed(module, scope, second)
-            case ast.Tuple(elts=parts) | ast.List(elts=parts):
-                return all(self._fixed(module, scope, part) for part in parts)
-            case ast.Starred(value=inner):
-                return self._fixed(module, scope, inner)
             case ast.Call(func=ast.Name(id="int")):
                 return True
-            case ast.Call(func=ast.Attribute(value=ast.Constant(), attr="join"), args=[inner]):
-                return self._fixed(module, scope, inner)
-            case ast.Dict(values=parts):
-                return all(self._fixed(module, scope, part) for part in parts)
-            case ast.Subscript(value=ast.Name() as table):  # one of a table of constants
-                return self._fixed(module, scope, table)
             case ast.Name(id=name):
                 return self._fixed_name(module, scope, name)
-            case _:
-                return False
+        parts = _parts_of(value)
+        return parts is not None and all(self._fixed(module, scope, part) for part in parts)
 
     def _fixed_name(self, module: Module, scope: Scope, name: str) -> bool:
         values = scope.get(name)
@@ -230,6 +212,30 @@ class Rule:
             return other is not None and self._fixed_name(other, {}, original)
         inner = {known: bound for known, bound in scope.items() if known != name}
         return bool(values) and all(self._fixed(module, inner, value) for value in values or ())
+
+
+def _parts_of(value: ast.expr | None) -> list[ast.expr] | None:
+    """Return what a text is put together from; None: that cannot be told."""
+    match value:
+        case (
+            ast.JoinedStr(values=parts)
+            | ast.Tuple(elts=parts)
+            | ast.List(elts=parts)
+            | ast.Dict(values=parts)
+        ):
+            return parts
+        case (
+            ast.FormattedValue(value=part)
+            | ast.Starred(value=part)
+            | ast.Call(func=ast.Attribute(value=ast.Constant(), attr="join"), args=[part])
+            | ast.Subscript(value=ast.Name() as part)  # one of a table of constants
+        ):
+            return [part]
+        case (
+            ast.BinOp(left=first, op=ast.Add(), right=second) | ast.IfExp(body=first, orelse=second)
+        ):
+            return [first, second]
+    return None
 
 
 def _calls(module: Module) -> Iterator[tuple[str, Scope, ast.Call]]:

@@ -81,8 +81,10 @@ def packages(python: Path) -> list[str]:
 
 def results(text: str) -> tuple[list[str], bool]:
     """Return the lines of the report about the tests, and whether all is well. Of a failure only its kind is told."""
-    lines, failed, rows = [], [], {}
-    suite = ET.fromstring(text).find("testsuite")
+    lines: list[str] = []
+    failed: list[str] = []
+    rows: dict[str, list[int]] = {}
+    suite = ET.fromstring(text).find("testsuite")  # noqa: S314 - pytest has just written it
     if suite is None:
         return ["no tests ran"], False
     for case in suite.iter("testcase"):

@@ -131,8 +131,8 @@ def page(found: dict[tuple[str, str], tuple[int, set[str]]], locked: list[Pin]) 
                 + "".join(f", no `{one}`" for one in sorted(missing))
             )
         rows.append(f"| {target.title} | {' | '.join(cells)} |")
-    missing = sorted({(one, system) for (system, _), (_, names) in found.items() for one in names})
-    instead = [f"* **{system}:** no `{name}`. {INSTEAD[name, system]}" for name, system in missing]
+    lacking = sorted({(one, system) for (system, _), (_, names) in found.items() for one in names})
+    instead = [f"* **{system}:** no `{name}`. {INSTEAD[name, system]}" for name, system in lacking]
     versions = sorted({f"{one.name} {one.version}" for one in locked})
     return "\n".join(
         [

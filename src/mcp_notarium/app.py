@@ -120,11 +120,14 @@ async def open_app(
 ) -> AsyncIterator[App]:
     """Open the app, with sync running unless ``syncing`` is False; close it on leaving.
 
-    ``time_to_close`` returns the seconds left for closing, at any moment of it. ``whole``: check every page
-    first. ``read_only``: change no file of the folder, and keep the visibility rules of the index.
-    ``heal``: repair a damaged database, if that loses nothing. ``damaged`` is called once, in the event
-    loop, if the database turns out to be damaged while it is open; ``CacheDamaged`` raised inside leaves as
-    ``LockedError``. ``in_memory``: with an empty database that ends with it, whatever the store.
+    ``CacheDamaged`` raised inside leaves as ``LockedError``.
+
+    * ``time_to_close`` returns the seconds left for closing, at any moment of it;
+    * ``whole``: check every page first;
+    * ``read_only``: change no file of the folder, and keep the visibility rules of the index;
+    * ``heal``: repair a damaged database if that loses nothing;
+    * ``damaged`` is called once, in the event loop, for damage that shows while the database is open;
+    * ``in_memory``: use an empty database that ends with the app, whatever the store.
     """
     log = log or logs.get("app")
     opens = partial(opener.open_with_policy, config, whole=whole, heal=heal)

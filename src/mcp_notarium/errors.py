@@ -99,7 +99,7 @@ class ErrorKind:
 
 
 class NotariumError(Exception):
-    """Base every error that the program raises on purpose: the caller gives the message, the class the rest.
+    """Base every error that the program raises on purpose: the caller has the message, the class the rest.
 
     ``details`` are plain JSON values.
     """
@@ -185,7 +185,7 @@ def to_person(hint: str | None) -> str:
 
 
 class ConfigError(NotariumError):
-    """A setting is missing, malformed, out of range or unreadable."""
+    """Report that a setting is missing, malformed, out of range or unreadable."""
 
     category = "VALIDATION"
     subcategory = "configuration"
@@ -193,7 +193,7 @@ class ConfigError(NotariumError):
 
 
 class SettingsMissing(ConfigError):
-    """Required settings are not set; ``details["missing"]`` are their names."""
+    """Report that required settings are not set; ``details["missing"]`` are their names."""
 
     subcategory = "settings_missing"
     http_status_code = 503
@@ -207,7 +207,7 @@ class SettingsMissing(ConfigError):
 
 
 class PolicyChanged(ConfigError):
-    """The index follows other visibility rules than this process was started with."""
+    """Report that the index follows other visibility rules than this process was started with."""
 
     subcategory = "policy_changed"
     http_status_code = 503
@@ -218,7 +218,7 @@ class PolicyChanged(ConfigError):
 
 
 class LockedError(NotariumError):
-    """The account may not be opened; nothing was changed. No hint for an agent deletes a file."""
+    """Refuse to open the account; nothing was changed. No hint for an agent deletes a file."""
 
     category = "DB_OPERATION"
     subcategory = "locked"
@@ -244,37 +244,37 @@ class LockedError(NotariumError):
 
 
 class Unfinished(NotariumError):
-    """A change is active, or cannot be undone, and its last steps failed; the hint finishes it."""
+    """Report that a change is active, or cannot be undone, and its last steps failed; the hint finishes it."""
 
     category = "DB_OPERATION"
     subcategory = "unfinished"
 
 
 class InvalidRequest(NotariumError):
-    """The request cannot be carried out as it stands; change it as the hint says."""
+    """Report that the request cannot be carried out as it stands; change it as the hint says."""
 
     category = "VALIDATION"
     http_status_code = 400
 
 
 class NoteLeft(InvalidRequest):
-    """A note of many stays as it is. The message stands in its row of the answer, so it needs no way out."""
+    """Leave one note of many as it is. The message stands in its row of the answer, so it needs no hint."""
 
 
 class QueryError(InvalidRequest):
-    """The search text asks for something the query language cannot say."""
+    """Report that the search text asks for something the query language cannot say."""
 
     subcategory = "query"
 
 
 class PatchError(InvalidRequest):
-    """The patch does not fit the text it was made for; nothing was changed."""
+    """Report that the patch does not fit the text it was made for; nothing was changed."""
 
     subcategory = "patch"
 
 
 class ConfirmationRequired(InvalidRequest):
-    """The action is destructive or shares a note, and nobody has confirmed it."""
+    """Report that the action is destructive or shares a note, and nobody has confirmed it."""
 
     subcategory = "confirmation_required"
     http_status_code = 403
@@ -283,14 +283,14 @@ class ConfirmationRequired(InvalidRequest):
 
 
 class NotPermitted(InvalidRequest):
-    """The user's policy does not allow this; nothing was done."""
+    """Report that the user's policy does not allow this; nothing was done."""
 
     subcategory = "policy"
     http_status_code = 403
 
 
 class NoteNotFound(NotariumError):
-    """No note with this id is known here or at the store."""
+    """Report that no note with this id is known here or at the store."""
 
     category = "NOT_FOUND"
     http_status_code = 404
@@ -298,7 +298,7 @@ class NoteNotFound(NotariumError):
 
 
 class VersionConflict(NotariumError):
-    """The note has changed since the caller read it; nothing was written."""
+    """Report that the note has changed since the caller read it; nothing was written."""
 
     category = "BACKEND_API"
     subcategory = "conflict"
@@ -310,11 +310,11 @@ class VersionConflict(NotariumError):
 
 
 class IdTaken(VersionConflict):
-    """The store has a note of this id already; the new note was not written."""
+    """Report that the store has a note of this id already; the new note was not written."""
 
 
 class LoginRequired(NotariumError):
-    """There is no login that the store accepts; local notes stay readable."""
+    """Report that there is no login that the store accepts; local notes stay readable."""
 
     category = "AUTH"
     subcategory = "login_required"
@@ -328,7 +328,7 @@ class LoginRequired(NotariumError):
 
 
 class OtherAccount(LoginRequired):
-    """The login is of another account than the local notes; it is not used for anything."""
+    """Report that the login is of another account than the local notes; it is not used for anything."""
 
     subcategory = "other_account"
     resolution_hint = agent_hint = (
@@ -337,7 +337,7 @@ class OtherAccount(LoginRequired):
 
 
 class Restated(NotariumError):
-    """An error that was met before, perhaps by another process; told again with a message of its own."""
+    """Report an error again, with a message of its own, that perhaps another process has met."""
 
     def __init__(
         self, message: str, kind: ErrorKind, *, resolution_hint: str | None = None
@@ -353,14 +353,14 @@ class Restated(NotariumError):
 
 
 class StoreError(NotariumError):
-    """The store did not do what was asked."""
+    """Report that the store did not do what was asked."""
 
     category = "BACKEND_API"
     http_status_code = 502
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be reached or is failing; the request was not carried out."""
+    """Report that the store cannot be reached or is failing; the request was not carried out."""
 
     subcategory = "unavailable"
     http_status_code = 503
@@ -369,14 +369,14 @@ class StoreUnavailable(StoreError):
 
 
 class StorePlaceUnusable(StoreUnavailable):
-    """The folder or file that a setting names is not there, or is not one that can be used."""
+    """Report that the folder or file of a setting is not there, or cannot be used."""
 
     subcategory = "place_unusable"
     retryable = False
 
 
 class StoreTimeout(StoreError):
-    """No answer came within API_TIMEOUT_SECONDS."""
+    """Report that no answer came within API_TIMEOUT_SECONDS."""
 
     category = "TIMEOUT"
     subcategory = "timeout"
@@ -387,7 +387,7 @@ class StoreTimeout(StoreError):
 
 
 class RateLimited(StoreError):
-    """The store asks to slow down; wait ``retry_after`` seconds (None: not said)."""
+    """Report that the store asks to slow down; wait ``retry_after`` seconds (None: not said)."""
 
     subcategory = "rate_limit"
     http_status_code = 429
@@ -402,7 +402,7 @@ class RateLimited(StoreError):
 
 
 class StoreRejected(StoreError):
-    """The store refuses this body permanently (bad form, or too large)."""
+    """Report that the store refuses this body permanently (bad form, or too large)."""
 
     subcategory = "rejected"
     http_status_code = 400
@@ -411,7 +411,7 @@ class StoreRejected(StoreError):
 
 
 class NoteReadOnly(StoreRejected):
-    """The store marks the note as one that may only be read."""
+    """Report that the store marks the note as one that may only be read."""
 
     subcategory = "read_only"
     http_status_code = 403
@@ -422,28 +422,28 @@ class NoteReadOnly(StoreRejected):
 
 
 class UnfitContent(StoreRejected):
-    """The store cannot hold this text, title or tag, or not in this note; the caller can change it."""
+    """Report that the store cannot hold this text, title or tag, or not in this note; the caller can change it."""
 
     category = "VALIDATION"
     http_status_code = 422
 
 
 class DateRefused(StoreRejected):
-    """The store refuses the date of the change: the clock of this computer is far off."""
+    """Report that the store refuses the date of the change: the clock of this computer is far off."""
 
     subcategory = "clock"
     resolution_hint = "Ask the user to set the clock of this computer, then try again."
 
 
 class StoreProtocolError(StoreError):
-    """The store's answer breaks its protocol, or is far too large."""
+    """Report that the store's answer breaks its protocol, or is far too large."""
 
     subcategory = "bad_answer"
     resolution_hint = f"Try again in a few minutes; {_IF_IT_STAYS}"
 
 
 class NoteUnreadable(StoreProtocolError):
-    """Something has the name of the note at the store, and cannot be read as a note."""
+    """Report that something has the name of the note at the store, and cannot be read as a note."""
 
     category = "VALIDATION"
     subcategory = "not_a_note"
@@ -451,7 +451,7 @@ class NoteUnreadable(StoreProtocolError):
 
 
 class OutcomeUnknown(StoreError):
-    """A write was sent and no answer came; its journal entry stays, and the next sync finishes it."""
+    """Report that a write was sent and no answer came; its journal entry stays, and the next sync finishes it."""
 
     subcategory = "in_doubt"
     http_status_code = 504
@@ -461,14 +461,14 @@ class OutcomeUnknown(StoreError):
 
 
 class CursorLost(StoreError):
-    """The change feed no longer knows our cursor; a full listing is needed."""
+    """Report that the change feed no longer knows our cursor; a full listing is needed."""
 
     subcategory = "cursor_lost"
     retryable = True
 
 
 class RemoteVanished(StoreError):
-    """More notes disappeared at once than a person deletes; nothing was removed here."""
+    """Report that more notes disappeared at once than a person deletes; nothing was removed here."""
 
     subcategory = "remote_vanished"
     resolution_hint = (
@@ -481,14 +481,14 @@ class RemoteVanished(StoreError):
 
 
 class CacheError(NotariumError):
-    """The local database did not do what was asked."""
+    """Report that the local database did not do what was asked."""
 
     category = "DB_OPERATION"
     resolution_hint = f"Try again in a few seconds; {_IF_IT_STAYS}"
 
 
 class CacheBusy(CacheError):
-    """Another process holds the database."""
+    """Report that another process holds the database."""
 
     subcategory = "busy"
     http_status_code = 503
@@ -497,7 +497,7 @@ class CacheBusy(CacheError):
 
 
 class StillLoading(CacheError):
-    """Not all notes are here yet, and the user's rules hide some of them."""
+    """Report that not all notes are here yet, and the user's rules hide some of them."""
 
     subcategory = "loading"
     http_status_code = 503
@@ -511,7 +511,7 @@ def describe_full_disk(undone: str) -> str:
 
 
 class CacheFull(CacheError):
-    """The disk is full or the quota is used up; the last change was rolled back. The caller says what was not done."""
+    """Report a full disk or quota; the last change was rolled back. The caller says what was not done."""
 
     subcategory = "disk_full"
     http_status_code = 507
@@ -522,7 +522,7 @@ class CacheFull(CacheError):
 
 
 class NotRecorded(CacheError):
-    """The audit log cannot record the act, so it was not begun."""
+    """Report that the audit log cannot record the act, so it was not begun."""
 
     subcategory = "not_recorded"
     http_status_code = 503
@@ -530,7 +530,7 @@ class NotRecorded(CacheError):
 
 
 class RollbackSeen(NotRecorded):
-    """The database lacks what was acknowledged; nothing is changed until a person has decided."""
+    """Report that the database lacks what was acknowledged; nothing is changed until a person has decided."""
 
     subcategory = "rollback_seen"
     http_status_code = 423
@@ -538,14 +538,14 @@ class RollbackSeen(NotRecorded):
 
 
 class CacheDamaged(CacheError):
-    """The database cannot be read although its key is right."""
+    """Report that the database cannot be read although its key is right."""
 
     subcategory = "damaged"
     resolution_hint = ASK_DOCTOR
 
 
 class CacheReplaced(CacheDamaged):
-    """Another file has taken the place of the open database: what is read would be of both."""
+    """Report that another file has taken the place of the open database: what is read would be of both."""
 
     subcategory = "rollback_seen"
     http_status_code = 423

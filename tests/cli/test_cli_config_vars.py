@@ -62,6 +62,8 @@ def test_a_missing_and_a_wrong_variable_are_shown_in_their_rows(tmp_path):
         "! API_TIMEOUT_SECONDS holds something that is not a number (from the environment)."
         in table
     )
+    assert "! SIMPLENOTE_USERNAME is not set." in table
+    assert table.count("E-mail address of the Simplenote account.") == 1
 
 
 def test_values_from_a_file_and_from_dotenv_name_where_they_came_from(tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -17,6 +17,8 @@ class Bench(Protocol):
     """One store under test."""
 
     store: Store
+    secrets: Sequence[str]
+    """What lets the client in."""
 
     async def put(
         self, note_id: str, text: str, *, tags: tuple[str, ...] = (), trash: bool = False
@@ -29,6 +31,24 @@ class Bench(Protocol):
     async def rename(self, old: str, new: str) -> None:
         """Another device gives a note another id. Never called where notes have no identity."""
 
+    async def put_folder(self, folder_id: str, title: str, above: str) -> None:
+        """Another device makes a folder in another one; '' is the top. Called with the trait ``tree``, as the next three."""
+
+    async def place(self, note_id: str, folder_id: str) -> None:
+        """Another device moves a note to a folder."""
+
+    def folders_of(self, note_id: str) -> set[str]:
+        """The folders that a note is in."""
+
+    async def publish(self, folder_id: str) -> None:
+        """Another device lets everybody read what is in a folder."""
+
+    async def put_file(self, path: str, data: bytes) -> None:
+        """Another program writes a file that is no note. Called where ids are paths, as the next."""
+
+    def file(self, path: str) -> bytes | None:
+        """The bytes of a file; None: nothing is there."""
+
     async def text(self, note_id: str) -> str:
         """The text the store holds. ``KeyError`` if the note is gone."""
 
@@ -40,6 +60,9 @@ class Bench(Protocol):
 
     def refuse_login(self) -> None:
         """No login works from now on."""
+
+    def answer(self, body: bytes) -> None:
+        """Whatever is asked from now on is answered with this."""
 
     def unreachable(self) -> None:
         """Nothing sent from now on arrives."""

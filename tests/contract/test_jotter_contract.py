@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from contract.store_contract import Bench, StoreContract
+from contract.store_contract import Bench, StoreContract, TreeContract
 from mcp_notarium.errors import CursorLost, IdTaken, StoreProtocolError
 from notarium_devtools.jotter.simulator import JotterSimulator
 from support.jotter_client import open_jotter
@@ -20,12 +20,22 @@ class JotterBench:
     def __init__(self, sim: JotterSimulator) -> None:
         self.sim = sim
         self.store = open_jotter(sim)
+        self.secrets = (sim.token,)
 
     async def put(self, note_id, text, *, tags=(), trash=False) -> None:
         self.sim.write(note_id, body=text, deleted_time=int(trash))
 
     async def remove(self, note_id) -> None:
         self.sim.remove(note_id)
+
+    async def put_folder(self, folder_id, title, above) -> None:
+        self.sim.write_notebook(folder_id, title, above)
+
+    async def place(self, note_id, folder_id) -> None:
+        self.sim.write(note_id, parent_id=folder_id)
+
+    def folders_of(self, note_id) -> set[str]:
+        return {self.sim.notes[note_id]["parent_id"]}
 
     async def text(self, note_id) -> str:
         return self.sim.notes[note_id]["body"]
@@ -39,6 +49,10 @@ class JotterBench:
     def refuse_login(self) -> None:
         self.sim.faults.clear()
         self.sim.token = "another"
+
+    def answer(self, body) -> None:
+        self.sim.faults.clear()
+        self.sim.faults.status(200, body=body, times=99)
 
     def unreachable(self) -> None:
         self.sim.stop_listening()
@@ -57,7 +71,7 @@ class JotterBench:
         self.sim.faults.delay(30, after=True, method="PUT")
 
 
-class TestJotter(StoreContract):
+class TestJotter(StoreContract, TreeContract):
     @asynccontextmanager
     async def open_bench(self) -> AsyncIterator[Bench]:
         async with JotterSimulator().serving() as sim:

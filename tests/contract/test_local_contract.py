@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from contract.bench import nothing_known
-from contract.store_contract import Bench, StoreContract
+from contract.store_contract import AttachmentsContract, Bench, KeepingContract, StoreContract
 from mcp_notarium.domain.note import Tombstone
 from mcp_notarium.errors import CursorLost
 from mcp_notarium.storage.cache import Cache
@@ -20,6 +20,8 @@ from support.sync_rig import open_cache, quick_folder
 
 class LocalBench:
     """Another process has the same database open."""
+
+    secrets = ()
 
     def __init__(self, one: Cache, other: Cache) -> None:
         self.database = one.database
@@ -42,6 +44,8 @@ class LocalBench:
 
     def refuse_login(self) -> None: ...
 
+    def answer(self, body) -> None: ...
+
     def unreachable(self) -> None: ...
 
     def lose_answers(self, times) -> None: ...
@@ -59,7 +63,7 @@ class LocalBench:
             self._open.__exit__(InterruptedError, InterruptedError(), None)
 
 
-class TestLocal(StoreContract):
+class TestLocal(StoreContract, AttachmentsContract, KeepingContract):
     over_network = False
 
     @asynccontextmanager

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from contract.store_contract import Bench, StoreContract
+from contract.store_contract import AttachmentsContract, Bench, RevivingContract, StoreContract
 from mcp_notarium.errors import OutcomeUnknown
 from mcp_notarium.stores.memento import database_file
 from mcp_notarium.stores.memento.store import MementoStore
@@ -25,7 +25,7 @@ from support.memento_file import MementoFile
 class MementoBench:
     """The app writes the file; the disk fails on order."""
 
-    page_size, journal = 4096, "delete"
+    secrets = ()
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch, *, dates: str) -> None:
         self.app = MementoFile(folder / "dev.db")
@@ -62,6 +62,8 @@ class MementoBench:
 
     def refuse_login(self) -> None: ...
 
+    def answer(self, body) -> None: ...
+
     def unreachable(self) -> None:
         self.app.path = self.app.path.rename(self.app.path.with_name("unmounted.db"))
 
@@ -88,7 +90,7 @@ class MementoBench:
         locked.wait()
 
 
-class TestMemento(StoreContract):
+class TestMemento(StoreContract, AttachmentsContract, RevivingContract):
     over_network = False
     dates = "integer"
 

@@ -14,6 +14,7 @@ class SimplenoteBench:
     def __init__(self, sim: Simulator) -> None:
         self.sim = sim
         self.store = open_store(sim)
+        self.secrets = (sim.password, sim.token)
 
     async def put(self, note_id, text, *, tags=(), trash=False) -> None:
         self.sim.put(note_id, content=text, tags=list(tags), deleted=trash)
@@ -34,6 +35,10 @@ class SimplenoteBench:
     def refuse_login(self) -> None:
         self.sim.faults.clear()
         self.sim.change_password("another password")
+
+    def answer(self, body) -> None:
+        self.sim.faults.clear()
+        self.sim.faults.status(200, body=body, times=99)
 
     def unreachable(self) -> None:
         self.sim.stop_listening()

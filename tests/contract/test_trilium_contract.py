@@ -8,7 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from contract.store_contract import Bench, StoreContract
+from contract.store_contract import (
+    AttachmentsContract,
+    Bench,
+    KeepingContract,
+    StoreContract,
+    TreeContract,
+)
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.markup.html_codec import to_markdown
@@ -23,6 +29,7 @@ class TriliumBench:
         self.sim = sim
         sim.etapi.shortest_id = 1  # the contract's notes are called n1
         self.store = open_trilium(sim)
+        self.secrets = (sim.token,)
 
     async def put(self, note_id, text, *, tags=(), trash=False) -> None:
         self.sim.write(note_id, "", to_html(text))
@@ -30,6 +37,23 @@ class TriliumBench:
 
     async def remove(self, note_id) -> None:
         self.sim.document.delete(note_id)
+
+    async def put_folder(self, folder_id, title, above) -> None:
+        self.sim.write(folder_id, title, "")
+        if above:
+            await self.place(folder_id, above)
+
+    async def place(self, note_id, folder_id) -> None:
+        before = self.sim.document.parents(note_id)
+        self.sim.document.place(note_id, folder_id)
+        for branch in before:
+            self.sim.document.unplace(branch)
+
+    def folders_of(self, note_id) -> set[str]:
+        return {branch.parent_id for branch in self.sim.document.parents(note_id)}
+
+    async def publish(self, folder_id) -> None:
+        self.sim.document.place(folder_id, "_share")
 
     async def text(self, note_id) -> str:
         return to_markdown(self.sim.document.notes[note_id].content.decode())
@@ -43,6 +67,10 @@ class TriliumBench:
     def refuse_login(self) -> None:
         self.sim.faults.clear()
         self.sim.etapi.tokens.clear()
+
+    def answer(self, body) -> None:
+        self.sim.faults.clear()
+        self.sim.faults.status(200, body=body, times=99)
 
     def unreachable(self) -> None:
         self.sim.stop_listening()
@@ -65,7 +93,7 @@ class TriliumBench:
         self.sim.faults.delay(30, after=True, method="PUT")
 
 
-class TestTrilium(StoreContract):
+class TestTrilium(StoreContract, TreeContract, AttachmentsContract, KeepingContract):
     version = "0.103.0"
 
     @asynccontextmanager

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from contract.store_contract import Bench, StoreContract
+from contract.store_contract import Bench, BesideContract, KeepingContract, StoreContract
 from mcp_notarium.domain.lines import newline_of
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
 from mcp_notarium.stores.contract import Acknowledgement, ChangePage, ListingPage
@@ -82,6 +82,8 @@ class ShortIds(VaultStore):
 class VaultBench:
     """Another program writes the files, and the disk fails on order."""
 
+    secrets = ()
+
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         folder.mkdir()
         self.folder = folder
@@ -109,6 +111,15 @@ class VaultBench:
     async def rename(self, old: str, new: str) -> None:
         self.path(old).rename(self.path(new))
 
+    async def put_file(self, path: str, data: bytes) -> None:
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+
+    def file(self, path: str) -> bytes | None:
+        file = self.folder / path
+        return None if not file.exists() else b"" if file.is_dir() else file.read_bytes()
+
     async def text(self, note_id: str) -> str:
         try:
             return self.path(note_id).read_bytes().decode()
@@ -120,6 +131,8 @@ class VaultBench:
     def forget_versions(self, note_id: str) -> None: ...
 
     def refuse_login(self) -> None: ...
+
+    def answer(self, body: bytes) -> None: ...
 
     def unreachable(self) -> None:
         self.folder = self.folder.rename(self.folder.with_name("unmounted"))
@@ -144,7 +157,7 @@ class VaultBench:
     def roll_back(self) -> None: ...
 
 
-class TestVault(StoreContract):
+class TestVault(StoreContract, BesideContract, KeepingContract):
     over_network = False
 
     @asynccontextmanager

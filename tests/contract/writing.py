@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
+from typing import cast
 
 import pytest
 
 from contract.bench import Bench, OnABench, nothing_known
-from mcp_notarium.domain.note import Content, Revision, Tombstone, flags
+from mcp_notarium.domain.note import (
+    Content,
+    Properties,
+    PropertyPlace,
+    Revision,
+    Tombstone,
+    flags,
+)
 from mcp_notarium.errors import IdTaken, NoteNotFound, StoreRejected, VersionConflict
+from mcp_notarium.markup.templates import Filling
 from mcp_notarium.stores.contract import (
     SEEDED,
     Changes,
     Entry,
     PushStatus,
     Retry,
+    Traits,
     Versions,
     WriteGuard,
     run_at_once,
 )
+from mcp_notarium.stores.extensions import CopyingStore
 from mcp_notarium.sync.write_attempt import MOST_IDS
 
 SEEDS = ("5ba1e77c" * 4, "5ba1e77d" * 4)
@@ -40,6 +53,20 @@ TEXTS = [
     "\ufeffbyte order mark",
     "x" * 100_000,
 ]
+
+ODD = [
+    *("", " ", " a ", "a b", "a,b", "#a", "a#", "a:b", "a/b", "/a", "a/", "..", ".", "a.", "~a"),
+    *("a\nb", "a\rb", "a\tb", "\x00", "\x7f", "\u2028", "\ud83d", "\ufeff", "e\u0301", "É", "İ"),
+    *("'a'", '"a"', "[a]", "{a: b}", "- a", "a: b", "null", "true", "1", "1.0", "2031-06-20"),
+    *("<b>", "&amp;", "%41", "\\", "a\\b", "CON", "con.md", "a.md", "x" * 300, "😀" * 80),
+]
+
+ODD_TITLES = ["", " a ", "a/b", "..", "a\nb", "\ud83d", "x" * 300]
+
+
+def labelled(traits: Traits, values: Mapping[str, str]) -> Content:
+    """A content with these properties, and with their names as tags where they are that, too."""
+    return Content("t\n", (*values,) * traits.names_are_tags, properties=Properties(values))
 
 
 def refuses(bench: Bench) -> bool:
@@ -113,6 +140,109 @@ class WritingContract(OnABench):
         assert (await store.push(write)).revision.content == self.as_stored(every)
         _, listed = await self.whole_listing(store, limit=9)
         assert [one.content for one in listed if isinstance(one, Revision)] == [every]
+
+    async def test_a_field_takes_each_value_that_it_may_be_given_and_no_other_is_written(
+        self, bench: Bench
+    ) -> None:
+        held = await self.create(bench, "n1", "t\n")
+        for name, values in bench.store.traits.fields.items():
+            for value in (*values, *values[:1]):
+                properties = held.content.properties.having({name: value})
+                write = self.write(
+                    bench.store, "n1", replace(held.content, properties=properties), base=held,
+                    write_id=f"{name} {value}",
+                )  # fmt: skip
+                answer = (await bench.store.push(write)).revision
+                assert answer.content == bench.store.revision_of("n1", write.body).content
+                held = await bench.store.get("n1")
+                assert held.content == answer.content
+                assert held.content.properties.get(name, values[0]) == value
+            if not values:
+                properties = held.content.properties.having({name: "made up"})
+                wanted = replace(held.content, text="u\n", properties=properties)
+                write = self.write(bench.store, "n1", wanted, base=held, write_id=f"{name} none")
+                stored = (await bench.store.push(write)).revision.content
+                assert stored == bench.store.revision_of("n1", write.body).content
+                assert (stored.text, stored.properties) == ("u\n", held.content.properties)
+                held = await bench.store.get("n1")
+
+    async def test_a_property_of_any_name_is_set_and_removed_alone(self, bench: Bench) -> None:
+        traits = bench.store.traits
+        if traits.other_properties is not PropertyPlace.BESIDE:
+            return
+        both = {"status": "in work", "reviewed": "2031-06-20"}
+        changes: list[dict[str, str]] = [
+            both,
+            both | {"status": "done"},
+            {"reviewed": "2031-06-20"},
+            {},
+        ]
+        base = await self.create(bench, "n1", "t\n")
+        for number, wanted in enumerate(changes):
+            names = (*wanted,) * traits.names_are_tags
+            content = replace(base.content, tags=names, properties=Properties(wanted))
+            write = self.write(bench.store, "n1", content, base=base, write_id=f"0b{number}")
+            answer = (await bench.store.push(write)).revision
+            assert answer.content == bench.store.revision_of("n1", write.body).content
+            base = await bench.store.get("n1")
+            tags = base.content.tags  # a label with another value may be the last one
+            assert base.content == answer.content == replace(content, tags=tags)
+            assert {*tags} == {*content.tags}
+
+    async def test_a_tag_in_the_text_is_a_tag_where_the_store_says_so(self, bench: Bench) -> None:
+        base = await self.create(bench, "n1", "plan #alpha\n")
+        for number, (text, tags) in enumerate(
+            (("plan #alpha\n", ("alpha",)), ("plan #beta\n", ("beta",)), ("plan\n", ()))
+        ):
+            content = Content(text, base.content.tags, title=base.content.title)
+            write = self.write(bench.store, "n1", content, base=base, write_id=f"0b{number}")
+            sent = bench.store.revision_of("n1", write.body)
+            base = (await bench.store.push(write)).revision
+            assert base.content.tags == tags * bench.store.traits.tags_in_text
+            assert sent.content.tags == base.content.tags
+            assert (await bench.store.get("n1")).content.tags == base.content.tags
+
+    async def test_a_note_comes_back_from_the_trash(self, bench: Bench) -> None:
+        if not bench.store.traits.trash:
+            return
+        await bench.put("n1", "t\n", trash=True)
+        base = await bench.store.get("n1")
+        assert base.content.trash
+        back = self.write(bench.store, "n1", replace(base.content, trash=False), base=base)
+        assert (await bench.store.push(back)).revision.content == replace(base.content, trash=False)
+        assert not (await bench.store.get("n1")).content.trash
+        with pytest.raises((StoreRejected, VersionConflict)):
+            await bench.store.delete("n1", etag=base.etag, write_id="0d")
+        assert await bench.text("n1") == "t\n"
+
+    async def test_the_content_of_any_revision_makes_a_new_note(self, bench: Bench) -> None:
+        """A conflict copy, and a note that comes back, must not be refused."""
+        for number, text in enumerate(TEXTS[:-1:2]):
+            await bench.put(f"n{number}", text, tags=("a",) * bench.store.traits.tags)
+            held = await bench.store.get(f"n{number}")
+            content = replace(held.content, title=held.content.title and f"Copy {number}")
+            write = self.write(bench.store, f"c{number}", content, write_id=f"c{number}")
+            made = (await bench.store.push(write)).revision
+            copy = bench.store.revision_of(made.id, write.body).content
+            assert made.content == (await bench.store.get(made.id)).content == copy
+            assert made.content.tags == held.content.tags
+
+    async def test_a_template_is_copied_with_its_places_filled(self, bench: Bench) -> None:
+        if not bench.store.traits.copies:
+            return
+        store = cast("CopyingStore", bench.store)
+        await bench.put("n1", "for {{title}} on {{date}}\n\nrest\n", tags=("plan",))
+        template = await store.get("n1")
+        filling = Filling(datetime(2031, 6, 20, tzinfo=UTC), "Mate")
+        content, said = await store.copy(template, filling)
+        assert content is not None
+        assert said == ""
+        new = self.write(store, "n2", replace(content, title="Mate"), write_id="0b")
+        made = (await store.push(new)).revision
+        assert "for Mate on 2031-06-20" in made.content.text
+        assert "rest" in made.content.text
+        assert made.content.tags == ("plan",)
+        assert await store.get("n1") == template
 
     async def test_created_note_is_listed_and_reported_by_the_feed(self, bench: Bench) -> None:
         cursor, before = await self.whole_listing(bench.store, limit=10)
@@ -188,6 +318,39 @@ class WritingContract(OnABench):
             await store.push(change)
             held = (await store.get(made.id)).content
             assert store.revision_of(made.id, change.body).content == held
+
+    async def test_odd_tags_titles_and_properties_are_refused_or_read_as_stored(
+        self, bench: Bench
+    ) -> None:
+        """Otherwise a write whose answer was lost is taken for somebody else's, and made twice."""
+        store, traits = bench.store, bench.store.traits
+        beside = traits.other_properties is PropertyPlace.BESIDE
+
+        def takes(content: Content) -> bool:
+            try:
+                store.compose(None, content, now=1.0)
+            except StoreRejected:
+                return False
+            return True
+
+        tags = [odd for odd in ODD if traits.tags and takes(Content("t\n", (odd,)))]
+        names = [odd for odd in ODD if beside and takes(labelled(traits, {odd: "x"}))]
+        contents = [Content("t\n", tuple(tags + tags[:1]))]
+        contents += [labelled(traits, dict(zip(names, ODD, strict=False)))] if beside else []
+        contents += [Content("t\n", title=odd) for odd in ODD_TITLES if traits.titles]
+        for number, content in enumerate(contents):
+            await bench.put(f"u{number}", "t\n")
+            for note_id in (f"n{number}", f"u{number}"):
+                held = await store.get(note_id) if note_id[0] == "u" else None
+                try:
+                    write = self.write(store, note_id, content, base=held, write_id=note_id)
+                    sent = store.revision_of(note_id, write.body)
+                    stored = (await store.push(write)).revision
+                except (StoreRejected, IdTaken):
+                    assert content.title is not None, "each was taken by itself"
+                    continue
+                assert stored.content == sent.content
+                assert (await store.get(stored.id)).content == sent.content
 
     async def test_repeated_write_id_has_no_second_effect(self, bench: Bench) -> None:
         if bench.store.traits.retry is not Retry.IDEMPOTENT:

@@ -56,7 +56,7 @@ def _act_not_recorded(set_attribute: Set) -> None:
     set_attribute(
         Journal,
         "record",
-        lambda self, write, *, act, **how: record(self, write, act=None, **how),
+        lambda self, view, _act, following: record(self, view, None, following),
     )
 
 

@@ -21,6 +21,7 @@ from mcp_notarium.stores.vault.note_writer import NoteWriter
 from mcp_notarium.sync import head_reader, note_fetch
 from mcp_notarium.sync.head_reader import HeadReader
 from mcp_notarium.sync.journal import Journal
+from mcp_notarium.sync.write_decisions import View
 
 # Who made it, and what a history has.
 
@@ -50,8 +51,8 @@ def _ours_not_kept(set_attribute: Set) -> None:
 def _taken_id_taken(set_attribute: Set) -> None:
     record = Journal.record
 
-    def recorded(self: Journal, write: PendingWrite, **how: Any) -> bool:
-        return record(self, write, **how) or write.kind is WriteKind.CREATE
+    def recorded(self: Journal, view: View, act: Any, following: Any) -> bool:
+        return record(self, view, act, following) or view.write.kind is WriteKind.CREATE
 
     set_attribute(Journal, "record", recorded)
 
@@ -59,13 +60,13 @@ def _taken_id_taken(set_attribute: Set) -> None:
 def _read_base_not_flushed(set_attribute: Set) -> None:
     record = Journal.record
 
-    def recorded(self: Journal, write: PendingWrite, *, act: Any, **how: Any) -> bool:
+    def recorded(self: Journal, view: View, act: Any, following: Any) -> bool:
         if act is None:
-            return record(self, write, act=act, **how)
+            return record(self, view, act, following)
         begin = act.transaction
         act.transaction = lambda **_durable: begin(durable=False)
         try:
-            return record(self, write, act=act, **how)
+            return record(self, view, act, following)
         finally:
             del act.transaction
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 from explorer.breaks import Break, Set
@@ -16,6 +17,7 @@ from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.sync import write_attempt
 from mcp_notarium.sync.head_reader import HeadReader
 from mcp_notarium.sync.journal import Journal
+from mcp_notarium.sync.write_decisions import View
 
 
 def _any_entry_is_free(set_attribute: Set) -> None:
@@ -98,8 +100,9 @@ def _last_tag_merged_away(set_attribute: Set) -> None:
 def _recorded_over_news(set_attribute: Set) -> None:
     record = Journal.record
 
-    def recorded(self: Journal, write: PendingWrite, **how: Any) -> bool:
-        return record(self, write, **how | {"seen": self._cache.standing(write.note_id)[0]})
+    def recorded(self: Journal, view: View, *how: Any) -> bool:
+        now = self._cache.standing(view.write.note_id)[0]
+        return record(self, replace(view, seen=now), *how)
 
     set_attribute(Journal, "record", recorded)
 
@@ -108,12 +111,12 @@ def _rebased_whoever_has_it(set_attribute: Set) -> None:
     rebase = Journal.rebase
 
     def rebased(self: Journal, write: PendingWrite, **how: Any) -> PendingWrite | None:
-        entry, own = self._cache.journal.get(write.write_id), self._owner
-        self._owner = own if entry is None else entry.owner
+        entry, own = self._cache.journal.get(write.write_id), self.owner
+        self.owner = own if entry is None else entry.owner
         try:
             return rebase(self, write, **how)
         finally:
-            self._owner = own
+            self.owner = own
 
     set_attribute(Journal, "rebase", rebased)
 

@@ -7,9 +7,11 @@ from collections.abc import Coroutine
 from typing import Any
 
 from explorer.breaks import Break, Set
-from mcp_notarium.protocol.call_audit import Recording
+from mcp_notarium.audit.chain import CANCELLED
+from mcp_notarium.protocol.call_audit import Recorder, Recording
 from mcp_notarium.sync.note_locks import NoteLock
-from mcp_notarium.sync.replay import Replay
+from mcp_notarium.sync.write_attempt import WriteAttempt
+from mcp_notarium.sync.write_decisions import WriteResult
 
 
 def _ends_with_its_call(set_attribute: Set) -> None:
@@ -31,8 +33,20 @@ def _has_no_end(set_attribute: Set) -> None:
     set_attribute(Recording, "__exit__", left)
 
 
-def _made_again(set_attribute: Set) -> None:
-    set_attribute(Replay, "_take_created", lambda _self, _content: None)
+def _called_for_nothing(set_attribute: Set) -> None:
+    set_attribute(Recorder, "take_back", lambda _self, _request_id: None)
+
+
+def _waits_for_nothing(set_attribute: Set) -> None:
+    carry_out = WriteAttempt._carry_out_act
+
+    async def ended(self: WriteAttempt, view: Any, asked: Any) -> WriteResult:
+        result = await carry_out(self, view, asked)
+        if asked.act is not None and not result.stored:
+            asked.act.outcome = CANCELLED
+        return result
+
+    set_attribute(WriteAttempt, "_carry_out_act", ended)
 
 
 BREAKS: dict[str, Break] = {
@@ -42,8 +56,11 @@ BREAKS: dict[str, Break] = {
     "a call that is taken back has no end in the audit chain": Break(
         "simplenote", _has_no_end, ("audit chain",)
     ),
-    "a note is made again whose call was taken back": Break(
-        "simplenote", _made_again, ("doubled",)
+    "what was taken back and is called again is done twice": Break(
+        "simplenote", _called_for_nothing, ("doubled",)
+    ),
+    "a text that waits counts as not saved": Break(
+        "vault files", _waits_for_nothing, ("counts as cancelled",)
     ),
 }
 """By what is broken."""

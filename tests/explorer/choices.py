@@ -99,10 +99,13 @@ class Chooser:
         return chosen
 
     def take_back(self, who: str) -> str:
-        """Return how a client takes back the call that it makes now: it goes on, "repeats" it, or "leaves"; '' if it does not."""
+        """Return how a client takes back the call that it makes now; '' if it does not.
+
+        It goes on, "repeats" it, "leaves", or is "late": the answer has been sent by then, and it repeats the call.
+        """
         if not self.rates.takes_back and self._draws is not None:
             return ""  # such runs are the same without this choice
-        options = ("", "goes on", "repeats", "leaves")
+        options = ("", "goes on", "repeats", "leaves", "late")
         return self.among(f"{who} takes a call back", options, rate=self.rates.takes_back)
 
     # What the loop asks.

@@ -1,6 +1,6 @@
 """Let a client take a call back by the messages of the protocol: the server's own connection, transport and SDK hear of it.
 
-Every other call goes to the pipeline at once: a connection would make no difference but take longer.
+So it hears of the same call made again. Every other call goes to the pipeline at once: a connection would make no difference but take longer.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Call:
 
     moment: asyncio.Future[None]
     events: int
-    """How many are to happen before that."""
+    """How many are to happen before that; 0: it is not taken back."""
     answer: dict[str, Any] | None = None
 
     def go_on(self) -> None:
@@ -58,18 +58,17 @@ class Client:
         self.flow = FlowControl()
         replies = StaticReplies(read_replies(server.app.config.toolset))
         self._connection = Connection(replies, self.flow)
+        self._connection.on_cancelled = server.pipeline.recorder.take_back
         self._transport: Transport | None = None
         self._calls = 0
         self._waiting: dict[int, _Call] = {}
         self._connects = False
         self.has_left = False
 
-    async def try_to_take_back(
-        self, tool: str, arguments: dict[str, Any], *, leaves: bool
-    ) -> dict[str, Any]:
-        """Call a tool, and take that back behind some event; return the result if it came before.
+    async def call(self, tool: str, arguments: dict[str, Any], how: str) -> dict[str, Any]:
+        """Call a tool, and take that back behind some event unless ``how`` is ''; return the result if it came before, and ``how`` is not "late".
 
-        ``leaves``: the client closes the pipe instead, and never returns from here. Raises ``TakenBack``.
+        ``how`` "leaves": the client closes the pipe instead, and never returns from here. Raises ``TakenBack``.
         """
         world, name = self._server.world, self._server.name
         if not self._connects:
@@ -79,8 +78,10 @@ class Client:
             await world.loop.gate(f"the client of {name} connects", late=False)
         self._calls += 1
         number, label = self._calls, f"a call of {name} is taken back"
-        events = 1 + world.chooser.choose(f"{label} behind an event", MOST_EVENTS, rate=1.0)
-        steps = world.chooser.choose(f"{label} behind a step", MOST_STEPS, rate=0.7)
+        events = steps = 0
+        if how not in ("", "late"):
+            events = 1 + world.chooser.choose(f"{label} behind an event", MOST_EVENTS, rate=1.0)
+            steps = world.chooser.choose(f"{label} behind a step", MOST_STEPS, rate=0.7)
         call = self._waiting[number] = _Call(world.loop.create_future(), events)
         params = {"name": tool, "arguments": arguments}
         self._send(id=number, method="tools/call", params=params)
@@ -88,9 +89,9 @@ class Client:
         for _ in range(steps):
             await asyncio.sleep(0)
         del self._waiting[number]
-        if call.answer is not None:
+        if call.answer is not None and how != "late":
             return call.answer
-        if leaves:
+        if how == "leaves":
             world.note(f"the client of {name} leaves")
             self.has_left = True
             self._pipe.end_of_input()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from explorer.broken import Broken, words_of
 from explorer.more_acts import Tags
-from mcp_notarium.audit.chain import CANCELLED, FINISHED, OK, OPEN
+from mcp_notarium.audit.chain import CANCELLED, FINISHED, OPEN
 from mcp_notarium.audit.chain import UNKNOWN as UNSURE
 from mcp_notarium.domain.conflict_copy import MARK
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, WriteKind
@@ -543,10 +543,6 @@ class Oracle:
             chained = chains.get(server.machine.name, (None, []))[1]
             outcomes = [one.outcome for one in chained if one.digest == digest]
             ends = Counter(outcomes)
-            done = [one for one in outcomes if one in (OK, UNSURE, FINISHED)]
-            # It was done already when it was taken back, and then repeated.
-            if OK in done[:-1]:
-                self.perhaps_twice.add(word)
             if FINISHED in ends and word:
                 self.promise(word, server.name)
             if not self._works_on(digest):

@@ -373,7 +373,7 @@ class PartsWorld(World):
             self.oracle.tags.forget(note_id)
         elif not answer.ok:
             self.oracle.require_can_undo(server, note_id, answer)
-        else:
+        elif server.saves:  # else the undo was done, taken back and called again
             undone = server.saves[-1] if server.saves[-1] is not made else None
             self.oracle.require_undone(server, made, undone)
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from explorer.broken import words_of
 from explorer.client import Client, TakenBack
 from explorer.machine import Killed, Machine, Process
 from explorer.orders import EveryOrder
@@ -68,6 +67,7 @@ class Asked:
     arguments: dict[str, Any]
     decision: Decision = Decision.ALLOWED
     approval: str = ""
+    request_id: None = None
 
     async def ask(self, question: Question, *, app: App) -> bool:
         """Agree."""
@@ -163,6 +163,8 @@ class Server:
         self._calls = 0
         """Calls so far."""
         self._open_calls = 0
+        self._newest = ""
+        """The digest of the call that came last."""
         self._has_begun = False
         """The call that was answered last has begun an act, and no other one was beside it."""
         self.client: Client
@@ -327,27 +329,32 @@ class Server:
     def _reached(self, step: str) -> None:
         digest = _DIGEST.get()
         # Without a digest sync does it, by itself; beside other calls nobody knows which of them does.
-        if step == "recorded" and digest is not None and self._open_calls == 1:
+        # What goes on of a call that was taken back is none of the one that is open now.
+        alone = self._open_calls == 1 and digest == self._newest
+        if step == "recorded" and digest is not None and alone:
             self.world.oracle.see_recorded(self, digest, earlier=_EARLIER.get())
         self.process.place(step)
         self.world.set_clock_at(f"{self.process.name} {step}")
 
     async def call(self, tool: str, **arguments: Any) -> Answer:
         """Call a tool as its client does. Raises ``TakenBack`` if the client takes the call back and does not repeat it."""
+        return await self._call(tool, arguments, again=False)
+
+    async def _call(self, tool: str, arguments: dict[str, Any], *, again: bool) -> Answer:
         while self.client.has_left:
             await self.world.loop.create_future()
         self.world.note(f"{self.name} calls {tool} {arguments.get('action', '')}".rstrip())
         how = self.world.chooser.take_back(self.name)
-        if how:
+        if how or again:
             try:
-                told = await self.client.try_to_take_back(tool, arguments, leaves=how == "leaves")
+                told = await self.client.call(tool, arguments, how)
             except TakenBack:
                 self.world.oracle.see_taken_back(self, tool, arguments)
-                if how != "repeats" or tool != "save":
+                # A note that is gone is not deleted once more, and nobody promises that.
+                removes = arguments.get("action") == "delete_permanently"
+                if how not in ("repeats", "late") or removes:
                     raise
-                again = (arguments.get(one) for one in ("append", "prepend"))
-                self.world.oracle.perhaps_twice.update(words_of(" ".join(filter(None, again))))
-                return await self.call(tool, **arguments)
+                return await self._call(tool, arguments, again=True)
             text = told["content"][0]["text"]
             value = told.get("structuredContent") or json.loads(text)
             answer = Answer(not told.get("isError"), value, text)
@@ -364,6 +371,7 @@ class Server:
         """Let the process answer a call, however it came."""
         digest = self.app.audit.digest(call.tool, call.arguments)
         _DIGEST.set(None if self._open_calls else digest)
+        self._newest = digest
         _EARLIER.set(frozenset(write.write_id for write in self.app.cache.journal.all()))
         self.world.oracle.calls.setdefault(digest, set()).add(self.process)
         before = self.app.audit.last_begun

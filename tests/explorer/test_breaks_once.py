@@ -48,7 +48,12 @@ PLAYED_AGAIN = {
         "a save that was taken back counted as unknown when it was done"
     ][:2],
     "a call that is taken back has no end in the audit chain": _MADE_TWICE[:2],
-    "a note is made again whose call was taken back": _MADE_TWICE[:2],
+    "what was taken back and is called again is done twice": FOUND_ELSEWHERE[
+        "a line was appended twice whose call was taken back when it was answered, and repeated"
+    ][:2],
+    "a text that waits counts as not saved": FOUND_ELSEWHERE[
+        "a save counted as cancelled whose text waited to be kept beside another"
+    ][:2],
 }
 """By what is broken: the world and the schedule in which the explorer once found that."""
 MOST = 5_000

@@ -251,6 +251,38 @@ FOUND: dict[str, tuple[str, Schedule]] = {
             "b1: GET 45224f44fe9bac174b59f24b7d0cea34 notes: fails #3": 8,
         },
     ),
+    "a note made again counts as the one before, as the second of two answers is older": (
+        "simplenote over http",
+        {
+            "act 3 of another device #1": 6,
+            "act 1 of a #1": 13,
+            "act 3 of b #1": 13,
+            "a1: GET note0: fails #1": 4,
+            "b1: POST note1 at 2: fails #1": 2,
+            "a1: GET note0: no connection #2": 1,
+            "b1: POST note1 at 2: fails #2": 7,
+            "a1: GET note0: no connection #3": 1,
+            "kill: a1 has committed, and another one has read that #1": 1,
+            "a starts again: late #1": 3,
+            "kill: b2 has committed, and another one has read that #1": 1,
+            "another device acts while m is dark #2": 6,
+            "b3: GET note1: fails #2": 2,
+            "b3: GET note1: fails #3": 2,
+            "b3: GET note1: fails #4": 8,
+        },
+    ),
+    "a note that was deleted came back, as an older answer said so after the feed": (
+        "simplenote over http",
+        {
+            "act 1 of another device #1": 8,
+            "act 2 of another device #1": 4,
+            "act 2 of a #1": 11,
+            "act 1 of b #1": 7,
+            "act 2 of b #1": 7,
+            "b1: DELETE note0 at 4: is answered: turns #1": 3,
+            "a1: GET note0: fails #1": 8,
+        },
+    ),
 }
 """What was wrong, the world, and the shortest schedule that showed it."""
 HTTP_WORLDS = [name for name in WORLDS if "over http" in name]

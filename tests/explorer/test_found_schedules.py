@@ -468,6 +468,17 @@ FOUND = {
         },
         ("a takes the call back", "b takes the call back"),
     ),
+    "a save counted as cancelled whose text waited to be kept beside another": (
+        "vault files",
+        {
+            "act 1 of a #1": 4,
+            "a takes a call back #2": 1,
+            "a call of a is taken back behind an event #1": 5,
+            "another device acts before a1 exchanges files #1": 9,
+            "a1: the disk refuses #4": 1,
+        },
+        ("another device: rewrite note0.md", "a takes the call back"),
+    ),
     "a note was made twice whose creation was taken back and repeated": (
         "simplenote",
         {
@@ -477,6 +488,16 @@ FOUND = {
             "a call of b is taken back behind a step #1": 2,
         },
         ("b takes the call back",),
+    ),
+    "a line was appended twice whose call was taken back when it was answered, and repeated": (
+        "vault files",
+        {"act 3 of a #1": 2, "a takes a call back #1": 4, "a step of a1 #59": 7},
+        ("a takes the call back", "'append': 'a3"),
+    ),
+    "an undo was undone whose call was taken back when it was answered, and repeated": (
+        "local files, parts",
+        {"act 2 of b #1": 7, "act 3 of b #1": 19, "b takes a call back #3": 4},
+        ("b takes the call back", "manage {'action': 'undo'"),
     ),
     "a canvas that one task is about to put back, and another takes for done": (
         "vault files, folders",
@@ -533,6 +554,47 @@ FOUND = {
             "act 3 of b #1": 7,
         },
         ("a calls manage move_folder", "the power of m fails"),
+    ),
+    "a save over which another came, as it could not be read again": (
+        "events, apart",
+        {
+            "act 1 of a #1": 4,
+            "act 2 of b #1": 4,
+            "a has read: turns #1": 8,
+            "a1: push fails #1": 2,
+            "b1: get fails #3": 4,
+        },
+        ("get of b1 meets: nonsense", "in_doubt, the write was taken, and could not be read"),
+    ),
+    "an undo of a change of many that met an edit, and had no answer": (
+        "simplenote, parts",
+        {
+            "act 1 of b #1": 15,
+            "another device acts right before a push of b1 #1": 2,
+            "b1: an answer comes: late #2": 3,
+        },
+        ("in_doubt, 0 of 2 notes were changed", "b calls manage undo"),
+    ),
+    "a key that was in use opened nothing, as its key file was not flushed before the next change": (
+        "trilium, key changes",
+        {
+            "act 1 of the person #1": 3,
+            "act 2 of the person #1": 1,
+            "kill: the person renames notarium_keys.json: done #1": 1,
+            "kill: the person renames notarium_keys.json.bak: done #1": 2,
+            "m: changes of names lost #1": 2,
+        },
+        ("the person takes the other key", "the power of m fails"),
+    ),
+    "a line of a save stood twice, as it met an emptied file, and then an edit of its own text": (
+        "vault files, trash",
+        {
+            "act 2 of b #1": 1,
+            "another device acts before b1 exchanges files #1": 5,
+            "another program writes the first line after #1": 3,
+            "another device acts before b1 moves a file #1": 3,
+        },
+        ("another device: empty and write note0.md", "another device: edit in place note0.md"),
     ),
 }
 """By what went wrong: the world, the schedule, and what its story must tell, lest it has become another one."""

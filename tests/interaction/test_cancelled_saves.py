@@ -1,4 +1,4 @@
-"""Test cancelled saves through the real server: sent ones are finished, no other is sent."""
+"""Test cancelled saves through the real server: sent ones are finished, no other is sent, and what is called again stands once."""
 
 import threading
 
@@ -6,7 +6,7 @@ import pytest
 
 from notarium_devtools.http_faults import Hold
 from support.talker import SERVE, Talker, call
-from support.whole import until
+from support.whole import Server, store_environment, until
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -26,6 +26,13 @@ def ready(talker):
     """The notes are here and the SDK serves."""
     talker.ask(call("ready", "list"))
     assert not talker.ask(call("trash", "manage", action="get_stats"))["result"]["isError"]
+
+
+CALLED_OFF = {
+    "jsonrpc": "2.0",
+    "method": "notifications/cancelled",
+    "params": {"requestId": "first"},
+}
 
 
 def call_off(talker, *ids):
@@ -115,3 +122,58 @@ def test_save_called_off_while_the_login_takes_long_is_not_sent(account, talker)
     saved(talker)
     assert pushes.matched == 1
     assert texts(account) == ["last\n"]
+
+
+TEXT = "# One\nred\n# Two\n"
+REPEATED = {
+    "the end": ({"append": "blue\n"}, "blue"),
+    "a section": ({"section": "One", "append": "blue"}, "blue"),
+    "a place": ({"find": "red", "replace": "red blue"}, "blue"),
+}
+"""Changes that would be made twice, and what would stand twice then."""
+
+
+@pytest.mark.parametrize("store", ["local", "vault"])
+def test_what_is_called_off_when_it_is_answered_and_called_again_stands_once(tmp_path, store):
+    folder = tmp_path / "vault"
+    folder.mkdir()
+    with Server(store_environment(tmp_path, store, VAULT_PATH=str(folder))) as server:
+
+        def text(note_id):
+            return server.tool("get", id=note_id)["text"]
+
+        def twice(tool, **arguments):
+            for number in ("first", "again"):
+                answer = server.ask(call(number, tool, **arguments))["result"]
+                assert not answer["isError"], answer
+                if number == "first":
+                    call_off(server, number)
+            return answer["structuredContent"]
+
+        for name, (change, word) in REPEATED.items():
+            note = server.tool("save", text=f"{name}\n{TEXT}")["id"]
+            changed = twice("save", id=note, **change)
+            assert word in str(changed["changed"])
+            assert text(note).count(word) == 1
+            server.tool("save", id=note, **change)
+            assert text(note).count(word) == 2, "that one is meant"
+            twice("manage", action="undo", id=note, confirm=True)
+            assert text(note).count(word) == 1
+        before = server.tool("list")["total_items"]
+        made = twice("save", text="a new note\n")
+        assert server.tool("list")["total_items"] == before + 1
+        assert server.tool("save", text="a new note\n")["id"] != made["id"], "that one is meant"
+
+
+def test_a_line_that_reached_its_file_when_it_was_called_off_stands_once(tmp_path):
+    (file := tmp_path / "vault" / "Log.md").parent.mkdir()
+    with Server(store_environment(tmp_path, "vault", VAULT_PATH=str(file.parent))) as server:
+        file.write_text("one\n")
+        server.loaded(1)
+        server.send(call("first", "save", id=file.name, append="two\n"))
+        until(lambda: "two" in file.read_text())
+        server.send(CALLED_OFF, call("again", "save", id=file.name, append="two\n"))
+        while (answer := server.receive())["id"] != "again":
+            pass
+        assert not answer["result"]["isError"], answer
+        assert file.read_text().count("two") == 1

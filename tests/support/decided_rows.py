@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.sync import write_attempt, write_decisions
+from mcp_notarium.sync import write_attempt, write_commit, write_decisions
 from mcp_notarium.sync.write_decisions import DECISIONS, Case, Step
 
 _reached: dict[str, set[int]] = {}
@@ -21,7 +21,7 @@ def _decide(case: Case) -> Step:
     return write_decisions.decide(case)
 
 
-write_attempt.decide = _decide
+write_attempt.decide = write_commit.decide = _decide
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

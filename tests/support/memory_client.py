@@ -325,6 +325,15 @@ class MemoryClient:
         await self._end(fault, write=False)
         return VersionPage(tuple(page[:limit]), more)
 
+    async def find_version(
+        self, note_id: str, content: Content, *, at: float, now: Content
+    ) -> Revision | None:
+        """See ``ListingStore.find_version``."""
+        listed = await self.list_versions(note_id, before="", limit=LARGEST_PAGE)
+        alike = [one for one in listed.revisions if one.content.wording == content.wording]
+        dated = [one for one in alike if one.modified_at == at]
+        return next(iter(dated or (alike if content.text != now.text else ())), None)
+
     def _version_etag(self, kept: Kept, version: int) -> str:
         by_etag = self.traits.versions is Versions.BY_ETAG
         return self.store.etag(kept, version) if by_etag else f"old-{version}"

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import httpx
 import pytest
 
-from mcp_notarium.domain.note import Revision
+from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.markup import html_codec
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.contract import ChangePage, ListingPage, VersionPage
@@ -171,6 +171,20 @@ class Renaming:
 
     async def list_attachments(self, revision: Revision) -> Sequence[Attachment]:
         return await self._store.list_attachments(_moved_away(revision))
+
+    async def ask_attachments(self, revision: Revision, **options: float) -> Sequence[Attachment]:
+        return await self._store.ask_attachments(_moved_away(revision), **options)
+
+    async def find_owners(self, base: Revision | None, content: Content) -> set[str]:
+        found = await self._store.find_owners(base and _moved_away(base), content)
+        return {_near(one) for one in found}
+
+    def id_of_link(self, note_id: str, target: str) -> str:
+        return self._store.id_of_link(_far(note_id), target)
+
+    async def find_version(self, note_id: str, content: Content, **options) -> Revision | None:
+        found = await self._store.find_version(_far(note_id), content, **options)
+        return found and _renamed(found)
 
     async def make_day(self, day: str) -> str:
         note_id = await self._store.make_day(day)

@@ -19,7 +19,7 @@ from mcp_notarium.files.locks import make_owner_name
 from mcp_notarium.keys.secret_places import StoredToken
 from mcp_notarium.library import Library
 from mcp_notarium.library.native_reads import NativeIndex
-from mcp_notarium.storage.audit_log import AuditLog
+from mcp_notarium.storage.audit_log import AuditLog, Steps
 from mcp_notarium.storage.cache import Cache, apply_rules
 from mcp_notarium.storage.usage_limits import UsageLimits
 from mcp_notarium.stores.contract import Store
@@ -45,6 +45,7 @@ class Caller:
     def __init__(self, *, agrees: bool | None = None, client: str = "test") -> None:
         self.agrees = agrees
         self.client = client
+        self.steps = Steps()
         self.asked: list[str] = []
         self.progress_messages: list[str] = []
 

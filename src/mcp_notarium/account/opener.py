@@ -252,10 +252,10 @@ def open_cache(
 ) -> OpenedCache:
     """Open or create the account's cache. Raises ``LockedError`` or ``CacheFull``; deletes nothing.
 
-    ``kdf`` replaces the settings' parameters of a new slot. ``whole``: every page is checked, as after
-    damage was met. Damage that is found so, or met later, marks the folder for the next start.
-    ``read_only``: no other file of the folder is changed, and a cache that a start would have to change
-    first is refused. ``heal``: a damaged cache is repaired (``repair``), if that loses nothing.
+    * ``kdf`` replaces the settings' parameters of a new slot;
+    * ``whole``: check every page, as after damage. Damage that is found so, or met later, marks the folder for the next start;
+    * ``read_only``: change no other file of the folder; refuse a cache that a start would have to change first;
+    * ``heal``: repair a damaged cache (``repair``) if that loses nothing.
     """
     folder = AccountFolder(settings.account_dir)
     actions = StartupActions(

@@ -271,7 +271,7 @@ def require_free_keychain(settings: Config, system: Keychain) -> None:
 
 
 def _require_another(keyfile: KeyFile, *, without: Sequence[Slot]) -> None:
-    """Demand a slot that needs no keychain, beside these. Raises ``SlotsRefused``."""
+    """Demand another slot than these that needs no keychain. Raises ``SlotsRefused``."""
     left = (one for one in keyfile.slots if one not in without)
     if all(slot.type is SlotType.KEYCHAIN for slot in left):
         raise SlotsRefused(

@@ -34,18 +34,18 @@ _UNREAD = "Pages that are damaged, or larger than is decoded here, could not be 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Hold what can be shown of a file. ``problem``: why that is not more; '' if it is all.
-
-    ``size``: width and height of a picture, as its file has them. ``text`` of a PDF has a heading for each of its ``pages``.
-    """
+    """Hold what can be shown of a file."""
 
     kind: str
     picture: bytes = b""
     picture_kind: str = ""
     size: tuple[int, int] | None = None
+    """Width and height of a picture, as its file has them."""
     text: str | None = None
+    """That of a PDF has a heading for each page."""
     pages: int | None = None
     problem: str = ""
+    """Why this is not all of the file; '' if it is."""
 
 
 def decode(data: bytes, promised: str) -> Decoded:

@@ -21,7 +21,7 @@ _NOT_SHOWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 class Locked(ValueError):
-    """The file is encrypted, and opens only with a password."""
+    """Report that the file is encrypted, and opens only with a password."""
 
 
 def read_pages(data: bytes) -> Iterator[tuple[int, int, str | None]]:

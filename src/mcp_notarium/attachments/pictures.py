@@ -39,7 +39,7 @@ Image.preinit()
 
 
 class TooManyPixels(ValueError):
-    """The picture has more pixels than are decoded."""
+    """Report that the picture has more pixels than are decoded."""
 
 
 def shrink(

@@ -36,7 +36,7 @@ _YES, _NO = {"y", "yes"}, {"n", "no"}
 
 
 class NothingWaits(NotariumError):
-    """No question of this id waits: it was answered, its ten minutes are over, or it is another account's."""
+    """Report that no question of this id waits: it was answered, is over, or is another account's."""
 
     category = "NOT_FOUND"
     resolution_hint = "`mcp-notarium approve --list` shows what waits in this account."

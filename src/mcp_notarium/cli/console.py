@@ -328,5 +328,5 @@ def _value(one: Setting) -> str:
 
 
 def _about(one: Setting) -> str:
-    problem = f"! {logs.scrub_for_client(one_line(one.problem))} " if one.problem else ""
-    return f"{problem}{one.purpose}"
+    problem = logs.scrub_for_client(one_line(one.problem)).removesuffix(one.purpose).rstrip()
+    return f"! {problem} {one.purpose}" if problem else one.purpose

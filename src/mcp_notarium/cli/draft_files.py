@@ -42,7 +42,7 @@ _AT_ONCE = 1.0
 
 
 class DraftInUse(InvalidRequest):
-    """The note is being edited in another window."""
+    """Report that the note is being edited in another window."""
 
     resolution_hint = "Save and leave the editor there; then run the command again."
 

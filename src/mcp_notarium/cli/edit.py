@@ -1,7 +1,7 @@
 """Write notes in a terminal: ``new`` and ``edit``, with the person's own editor.
 
 The account is closed while the editor runs. What was typed is merged with what has changed meanwhile, like every write;
-if both changed the same lines, what was typed becomes a note of its own. Until the store has it, it is kept as a draft.
+what was typed becomes a note of its own if both changed the same lines. It is kept as a draft until the store has it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _MOST_NEW = 20
 
 
 class EditorFailed(NotariumError):
-    """The editor did not end as usual."""
+    """Report that the editor did not end as usual."""
 
 
 class Edited(NamedTuple):
@@ -157,7 +157,7 @@ async def _merge(app: App, note_id: str, base: str, text: str, person: Person) -
 
 
 class _Overlap(Exception):
-    """Both texts changed the same lines."""
+    """Report that both texts changed the same lines."""
 
 
 def _new(args: argparse.Namespace) -> int:

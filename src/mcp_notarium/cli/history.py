@@ -32,7 +32,7 @@ from mcp_notarium.errors import InvalidRequest, NotariumError, NoteNotFound
 from mcp_notarium.logs.redaction import one_line, several_lines
 from mcp_notarium.search import parser as search_parser
 from mcp_notarium.search.query import Query, with_all_words
-from mcp_notarium.storage.audit_log import Act
+from mcp_notarium.storage.audit_log import Act, Steps
 from mcp_notarium.tools import history
 from mcp_notarium.tools.answers import VersionRow
 from mcp_notarium.tools.note_lookup import find_id, find_note
@@ -67,6 +67,7 @@ class Person:
 
     def __init__(self, note_id: str, *, yes: bool) -> None:
         self.note_id = note_id
+        self.steps = Steps()
         self._yes = yes
 
     async def confirm(self, question: Question) -> bool:

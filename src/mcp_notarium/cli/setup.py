@@ -139,7 +139,7 @@ def _correct(account: Account, error: NotariumError, args: argparse.Namespace) -
     """Ask again for what may have been mistyped, and return the account with that. Raises ``error``."""
     refused = setup_account.given_logins(account) if isinstance(error, LoginRequired) else []
     if refused:
-        error.resolution_hint = f"Give {' or '.join(refused)} anew (`--secret-file NAME=FILE`), or none: then `setup` asks for a login."
+        error.resolution_hint = f"Give {' or '.join(refused)} again (`--secret-file NAME=FILE`), or none: then `setup` asks for a login."
     needed = [one for one in registry.kind(account.store).variables if one.required]
     if not needed or args.yes or not can_ask() or isinstance(error, InvalidRequest):
         raise error

@@ -36,7 +36,7 @@ _POLL_SECONDS = 0.5
 
 
 class ScreenFailed(NotariumError):
-    """The screen met an error that it has no words for."""
+    """Report that the screen met an error that it has no words for."""
 
     resolution_hint = "Start it again, or use `mcp-notarium approve` and `mcp-notarium report`."
 

@@ -22,7 +22,7 @@ _INDENT = "  "
 
 
 class Unreadable(ValueError):
-    """The text is no JSON object that could be edited."""
+    """Report that the text is no JSON object that could be edited."""
 
 
 class _Token(NamedTuple):

@@ -37,7 +37,7 @@ _SETUP = "Run `mcp-notarium setup` in a terminal."
 
 
 class AccountError(ConfigError):
-    """The account that a command or a server should use cannot be told."""
+    """Report that the account that a command or a server should use cannot be told."""
 
     resolution_hint = _SETUP
 

@@ -138,10 +138,10 @@ def load(
 ) -> Loaded:
     """Return the checked configuration. Raises ``ConfigError`` with everything that has to be changed.
 
-    ``env_file`` (relative to ``cwd``) is read instead of ``cwd/.env``; ``environ`` wins over both.
-    ``account``: the account of ``accounts.toml`` to use, ``accounts.ONLY`` for the only one, None for none.
-    ``profile``: as in :func:`settings.build_policy`; it narrows what agents may, not what the user's own commands may.
-    ``complete`` False: required settings may be missing; ``Loaded.missing`` is the error then.
+    * ``env_file`` (relative to ``cwd``) is read instead of ``cwd/.env``; ``environ`` wins over both;
+    * ``account``: the account of ``accounts.toml`` to use, ``accounts.ONLY`` for the only one, None for none;
+    * ``profile``: as in :func:`settings.build_policy`; it narrows agents, not the user's own commands;
+    * ``complete`` False: required settings may be missing; ``Loaded.missing`` is the error then.
     """
     reading = inspect(environ, cwd=cwd, env_file=env_file, account=account)
     missing, store, problems = None, reading.store, reading.problems()

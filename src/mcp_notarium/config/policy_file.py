@@ -133,7 +133,7 @@ def explain_unfit(rules: Sequence[str], store: StoreKind) -> str:
 
 
 class UnfitPolicy(ConfigError):
-    """The policy, or the profile in use, has rules that the account cannot hold to. ``found`` has all profiles."""
+    """Report rules of the policy, or profile in use, that the account cannot hold to. ``found`` has all profiles."""
 
     def __init__(
         self, message: str, *, found: FoundPolicy, hint: str, rules: Sequence[str]

@@ -11,7 +11,7 @@ _LOOK = "Run `mcp-notarium doctor`; it names what is wrong and the way out."
 
 
 class KeyFileDamaged(LockedError):
-    """The key file is not what was written: changed, cut, or made by somebody else."""
+    """Report that the key file is not what was written: changed, cut, or made by somebody else."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
@@ -21,7 +21,7 @@ class KeyFileDamaged(LockedError):
 
 
 class KeyFileNewer(LockedError):
-    """The key file is intact and was written by a later release."""
+    """Report that the key file is intact and was written by a later release."""
 
     def __init__(self, version: int) -> None:
         super().__init__(
@@ -33,7 +33,7 @@ class KeyFileNewer(LockedError):
 
 
 class WrongKey(LockedError):
-    """The key file is intact and no slot opens with this key: proven without the database."""
+    """Report that the key file is intact and no slot opens with this key: proven without the database."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -45,7 +45,7 @@ class WrongKey(LockedError):
 
 
 class MalformedKey(LockedError):
-    """The text cannot be a key."""
+    """Report that the text cannot be a key."""
 
     def __init__(self, reason: str, *, resolution_hint: str | None = None) -> None:
         super().__init__(
@@ -59,7 +59,7 @@ class MalformedKey(LockedError):
 
 
 class WeakPassphrase(InvalidRequest):
-    """The new passphrase could be guessed."""
+    """Report that the new passphrase could be guessed."""
 
     subcategory = "weak_passphrase"
     resolution_hint = (
@@ -73,14 +73,14 @@ class WeakPassphrase(InvalidRequest):
 
 
 class SlotsRefused(InvalidRequest):
-    """The change of slots could lock somebody out, or names no slot."""
+    """Report that the change of slots could lock somebody out, or names no slot."""
 
     subcategory = "slots"
     resolution_hint = "`mcp-notarium keys list` shows the slots; nothing was changed."
 
 
 class KdfOutOfMemory(LockedError):
-    """There is not enough memory to derive the key; weaker parameters are never tried."""
+    """Report that there is not enough memory to derive the key; weaker parameters are never tried."""
 
     def __init__(self, memory_kib: int) -> None:
         super().__init__(

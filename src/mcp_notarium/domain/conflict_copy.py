@@ -220,13 +220,18 @@ def settle(
 
     ``displaced`` is what our write has overwritten, ``held`` what the store has now: our write, or
     another one over it. Somebody else's text stays in the note where two cannot be merged; ours becomes
-    a copy. If there are two others, the displaced one becomes a copy as well. If nothing was displaced, ``held`` may be the
-    store's own form of our text: merging the two could repeat a change, so ours becomes a copy if both changed one place.
+    a copy. The displaced one becomes a copy as well if there are two others. ``held`` may be the store's own form of our text
+    if nothing was displaced: merging the two could repeat a change, so ours becomes a copy if both changed one place.
     ``repair``: see ``merge_repair``.
     """
     content, copies_theirs = held, False
     if displaced is not None and held == sent:
         content = displaced
+    elif displaced is not None and contains_change(base=base, sent=sent, stored=held):
+        # Who wrote it has seen ours: merged with the base once more, ours would stand there twice.
+        ours = merge_content(base, sent, displaced)
+        both = merge_content(sent, ours, held) if ours is not None else None
+        return Repair(both or held, copies_theirs=both is None)
     elif displaced is not None:
         merged = merge_content(base, displaced, held)
         content, copies_theirs = merged or held, merged is None

@@ -21,8 +21,8 @@ those at a line that is deleted or modified, or right below one; none stands abo
 
 Versions are not compared here; the caller makes sure that the numbers refer to this text.
 
-Characters that look alike are compared as one: blanks and line ends, quotation marks, hyphens. If that finds nothing, the
-line that is most like the first of what was looked for is named, else the line with a part that is most like it.
+Characters that look alike are compared as one: blanks and line ends, quotation marks, hyphens. A refusal names the
+line that is most like the first one of the search text, else the line with a part that is most like it.
 """
 
 from __future__ import annotations

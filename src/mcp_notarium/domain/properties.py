@@ -147,7 +147,7 @@ def properties_clash(base: Properties, mine: Properties, theirs: Properties) -> 
 
 
 class UnfitType(ValueError):
-    """The value cannot have this type without a loss."""
+    """Report that the value cannot have this type without a loss."""
 
 
 def with_type(value: Value, kind: str) -> Value:

@@ -167,6 +167,9 @@ def finish_interrupted_change(folder: AccountFolder, files: KeyFiles, *, now: fl
     elif files.copy.keyfile != valid:
         if files.copy_ahead is not None:
             quarantine.move(folder, [folder.key_copy], now=now)
+        sync_folder(
+            folder.path
+        )  # or a power cut brings back a key file of before, and its key is no more in use
         store_copy(folder, valid)
     remove_temporary(files)
 

@@ -159,8 +159,8 @@ class Keychain:
 class _TimedCaller:
     """Make one foreign call at a time, each with a timeout.
 
-    A call that was given up stays open in its thread, which does not outlive the process. While it is
-    open no other is made, because that one would only wait behind it. No answer is kept.
+    An abandoned call stays open in its thread, which does not outlive the process. No other is made
+    meanwhile, because that one would only wait behind it. No answer is kept.
     """
 
     def __init__(self) -> None:

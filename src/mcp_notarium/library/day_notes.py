@@ -1,7 +1,7 @@
 """Find the note of a day, and what a new one begins with; have it made where the service makes it.
 
-A note that the policy hides is not in the index, so it is found by nothing here. Where rules hide notes by other things than
-their path, a path that is taken would betray one: a new note of a day then gets digits behind its name, as every new note
+A note that the policy hides is not in the index, so it is found by nothing here. A taken path would betray a
+note that rules hide by other things than its path: a new note of a day then gets digits behind its name, as every new note
 does there, and is found by these.
 """
 

@@ -210,7 +210,7 @@ class History:
         return [one for one in found if one is not None]
 
     def native_of(self, note_id: str, version: Version, *, last: bool = False) -> str:
-        """Return what gives a note, beside the content of a version, all of it that is kept here: ``Content.native``.
+        """Return the ``Content.native`` of a version: what is kept of it and its content does not say.
 
         '' if the content says all. ``last``: only what the last save has replaced, which nothing has followed.
         """

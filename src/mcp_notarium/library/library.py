@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from mcp_notarium.domain.note import Published
     from mcp_notarium.markup.obsidian_links import Changes
-    from mcp_notarium.storage.audit_log import Act
+    from mcp_notarium.storage.audit_log import Act, Step
     from mcp_notarium.storage.cache import Cache
     from mcp_notarium.storage.database import Database
     from mcp_notarium.storage.note_table import Counts
@@ -405,6 +405,10 @@ class Library:
             canvases=tuple(sorted(moved.canvases)),
             canvases_waiting=tuple(sorted(moved.waiting)),
         )
+
+    def find_saved(self, step: Step) -> Saved | None:
+        """See :meth:`Writer.find_saved`."""
+        return self._writer.find_saved(step)
 
     def begin_change(self, asked: str) -> str:
         """Return the id of a change of many notes: of the same one if it was cut off within a day, else a new one.

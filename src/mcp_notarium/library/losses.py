@@ -1,4 +1,4 @@
-"""Find what a change takes from a note: what no history keeps, and what stands beside its content in the store's own form."""
+"""Find what a change takes from a note: what no history keeps, and what only the store's own form has."""
 
 from __future__ import annotations
 

@@ -214,8 +214,8 @@ class RedactingStream:
     """Pass whole lines on to a text stream, without secrets.
 
     Text without a newline is held back until the line is complete (a secret may come in pieces). The
-    exception is ``flush`` on a terminal, which shows it: prompts have no newline. If redaction raises,
-    ``[dropped]`` is written instead.
+    exception is ``flush`` on a terminal, which shows it: prompts have no newline.
+    ``[dropped]`` is written for a text whose redaction raises.
     """
 
     def __init__(self, stream: TextIO, scrub: Callable[[str], str]) -> None:

@@ -31,7 +31,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class NotUnderstood(ValueError):
-    """The block is no mapping in YAML, or its tags are not in a form that is known."""
+    """Report that the block is no mapping in YAML, or its tags are not in a form that is known."""
 
 
 @dataclass(frozen=True, slots=True)

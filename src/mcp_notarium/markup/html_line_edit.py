@@ -44,7 +44,7 @@ _LONGEST_COMPARED = 2_000
 
 
 class WouldLose(Exception):
-    """An edit would lose something that its Markdown does not show, or meet what is not understood.
+    """Report that an edit would lose something that its Markdown does not show, or meet what is not understood.
 
     ``what`` names it, with the place in the source where it first stands, or -1; ``lines`` the same for a person.
     """

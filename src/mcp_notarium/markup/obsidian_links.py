@@ -231,9 +231,11 @@ def find_broken(
 ) -> dict[str, dict[Link, str | None]]:
     """Return what links must become if a note's path changes, by the path of the note they stand in.
 
-    ``links``: path and target of each, those of the note itself under its ``old`` path. Which form they have is not
-    known, so there is an answer for either. ``named``: the notes whose name has a key, now. ``files``: which of the
-    ``file_places`` there are.
+    Nobody knows the form of a link, so there is an answer for either.
+
+    * ``links``: path and target of each, those of the note itself under its ``old`` path;
+    * ``named``: the notes whose name has a key, now;
+    * ``files``: which of the ``file_places`` there are.
     """
 
     def named_then(key: str) -> list[str]:
@@ -292,10 +294,12 @@ class FolderMove:
 
 @dataclass(frozen=True, slots=True)
 class SetMove:
-    """Tell which links break when several notes move together, each to the place ``then``; ``named``: see ``FolderMove``."""
+    """Tell which links break when several notes move together."""
 
     then: Callable[[str], str]
+    """Return the path of a note afterwards."""
     named: Callable[[str], Sequence[str]]
+    """See ``FolderMove``."""
 
     def breaks(self, link: Link, source: str) -> bool:
         """Tell whether a link in a note must change; also if it means no note, but perhaps another file."""

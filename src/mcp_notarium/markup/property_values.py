@@ -36,11 +36,11 @@ _NO_KEY = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 class UnfitProperty(ValueError):
-    """The property cannot have this name or this value, or does not have one that can be changed. Says why."""
+    """Report why the property cannot have this name or value, or why its own cannot be changed."""
 
 
 class RepeatedProperty(UnfitProperty):
-    """The key stands more than once in the block, so which value it has depends on the reader. Says in which lines."""
+    """Report in which lines of the block the key stands: readers differ in which of them they take."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ _MOST_FIELDS = 20
 
 
 class TaskNotFound(ValueError):
-    """The text has no such task at this place: it has changed."""
+    """Report that the text has no such task at this place: it has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +93,19 @@ class TaskField:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Hold a task: its ``line`` (from 1), its words without the ``mark`` and the ``fields``, and its days.
-
-    ``mark``: the character in its box, or the word before it, from ``start`` to ``end`` in the text; ``box`` tells which.
-    ``recurrence``: what makes the app add the next one when this one is ticked, which nothing here does.
-    """
+    """Hold a task, with the days that its fields say."""
 
     line: int
+    """Counts from 1."""
     text: str
+    """Its words, without mark and fields."""
     state: State
     mark: str
+    """The character in its box, or the word before it."""
     box: bool
+    """True: ``mark`` stands in a box."""
     start: int
+    """Where ``mark`` begins in the text."""
     end: int
     fields: tuple[TaskField, ...] = ()
 

@@ -1,7 +1,7 @@
 """Give every note a vector in the background, and find the notes whose vectors are nearest to a question's.
 
 One thread of one process works at it, a quarter of the time, the notes that changed last first. What is done is in
-the database: after a restart it goes on there. Until a note has its vector, only its words find it.
+the database: after a restart it goes on there. Only its words find a note until it has its vector.
 
 The vectors are kept in memory: 20 MB at 50,000 notes. All are compared, a block at a time, which takes 15 ms then.
 """

@@ -28,7 +28,8 @@ from mcp_notarium.audit.chain import (
     clean_client_name,
 )
 from mcp_notarium.errors import NotariumError, NotRecorded, OutcomeUnknown
-from mcp_notarium.storage.audit_log import Act, AuditLog
+from mcp_notarium.protocol.connection import RequestId, id_key
+from mcp_notarium.storage.audit_log import Act, AuditLog, Steps
 from mcp_notarium.tools.requests import MOST_READ, named_notes
 from mcp_notarium.tools.tool import Tool
 
@@ -46,6 +47,9 @@ _MOST_EARLY: Final = 1000
 _FORBIDDEN: Final = 403
 _MOST_FILES: Final = 20
 """Files that a record names."""
+_MOST_KEPT: Final = 16
+"""Calls that may change something and are known in case they are taken back and made again."""
+_KEPT_SECONDS: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,8 @@ class PassOn(Exception):
 class IncomingCall(Protocol):
     """Describe a call as it came, and the way back to its caller."""
 
+    request_id: RequestId | None
+    """What its caller takes it back by; None: it cannot."""
     client: str
     """Name and version of the client; '' if it did not say."""
     tool: str
@@ -97,14 +103,25 @@ class IncomingCall(Protocol):
         """Report progress; see ``CallContext``."""
 
 
+@dataclass(slots=True)
+class _Kept:
+    """Hold what a call has begun to save."""
+
+    digest: str
+    steps: Steps
+    until: float
+    is_taken_back: bool = False
+
+
 class Recorder:
-    """Record the calls of one connection."""
+    """Record the calls of one connection, and know which were taken back."""
 
     def __init__(self, holder: AppHolder) -> None:
         self._holder = holder
         self._early: deque[AuditEntry] = deque()
         self._lost = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._kept: dict[object, _Kept] = {}
         holder.on_open = self._hand_over
 
     @property
@@ -112,6 +129,26 @@ class Recorder:
         """Return the audit log, None while the account is not open."""
         app = self._holder.opened
         return None if app is None else app.audit
+
+    def take_back(self, request_id: RequestId) -> None:
+        """Learn that the client has taken a call back, also one that was answered meanwhile."""
+        if kept := self._kept.get(id_key(request_id)):
+            kept.is_taken_back = True
+
+    def see_change(self, request_id: RequestId | None, digest: str, steps: Steps) -> Steps | None:
+        """Learn of a call that may change something; return the saves of the same call that was taken back lately."""
+        now = asyncio.get_running_loop().time()
+        same = (
+            key
+            for key, one in self._kept.items()
+            if one.is_taken_back and one.digest == digest and now < one.until
+        )
+        earlier = self._kept.pop(next(same, None), None)
+        if request_id is not None:
+            self._kept[id_key(request_id)] = _Kept(digest, steps, now + _KEPT_SECONDS)
+            for key in list(self._kept)[:-_MOST_KEPT]:
+                del self._kept[key]
+        return earlier.steps if earlier else None
 
     def keep(self, entry: AuditEntry) -> None:
         """Store the entry soon; if the account is not open, as soon as it is."""
@@ -174,6 +211,7 @@ class Recording:
         self._file = ""
         self._bytes = 0
         self._digest: str | None = None
+        self.steps = Steps()
         self.flush_due = False
         """The outcome of a change is committed, and has to be flushed before the answer."""
 
@@ -201,8 +239,6 @@ class Recording:
         act = self._act
         self._outcome = act.outcome if act is not None and act.begun else CANCELLED
         self._write(flushed=True)
-        for call in act.on_cancelled if act is not None else ():
-            call()
 
     def _write(self, *, flushed: bool) -> None:
         log = self._log or self._recorder.log
@@ -218,12 +254,18 @@ class Recording:
             None  # it refers to this, and 8 MB of arguments would wait for the garbage collector
         )
 
-    def allow(self, app: App, request: BaseModel) -> None:
-        """Record that the handler may be called."""
+    def allow(self, app: App, request: BaseModel, *, changes: bool) -> None:
+        """Record that the handler may be called. ``changes``: it may change something."""
         self._app, self._log = app, app.audit
         log = app.audit
         self._decision, self._outcome = Decision.ALLOWED, UNKNOWN
-        self._act = Act(log, lambda: self._entry(log, outcome=OPEN))
+        self._act = Act(log, lambda: self._entry(log, outcome=OPEN), self.steps)
+        if changes:
+            self._digest = log.digest(self._call.tool, self._call.arguments)
+            # defence: repeated-call-stands-once =None
+            self.steps.earlier = self._recorder.see_change(
+                self._call.request_id, self._digest, self.steps
+            )
         self._asked = next(iter(named_notes(request).values()), None)
         action = getattr(request, "action", None)
         if isinstance(action, str):

@@ -138,9 +138,9 @@ class CallPipeline:
         rule, action = tool.rule
         # defence: policy-before-each-call
         app.config.policy.require_use(rule, action or getattr(request, "action", None))
-        record.allow(app, request)
-        made = await tool.handle(app, request, record)
         reads = tool.read_only or getattr(request, "action", None) in LOOKING
+        record.allow(app, request, changes=not reads)
+        made = await tool.handle(app, request, record)
         if reads and not self._flow.has_room:
             await self._flow.wait_for_room()  # it has waited for the network
         answer = success(made, self._names)

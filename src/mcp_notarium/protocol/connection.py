@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -204,6 +205,8 @@ class Connection:
         self._swallowed: RequestId | None = None
         self._waiting: deque[_Waiting] = deque()
         self._open_calls: dict[object, list[int]] = {}  # the sizes of the requests of this id
+        self.on_cancelled: Callable[[RequestId], None] = lambda _request_id: None
+        """Hears of each request that is cancelled, also if it was answered meanwhile, before what comes next is read."""
         self.stays = False
         """Tell whether the client is no throw-away copy: the SDK is worth importing, the account worth opening."""
 
@@ -321,11 +324,12 @@ class Connection:
         self._waiting.append(waiting)
         self.stays = True
 
-    def _cancel(self, request_id: object) -> bool:
+    def _cancel(self, request_id: Any) -> bool:
         """Forget a request that was cancelled. True if it was still waiting for the SDK."""
         if not is_id(request_id):
             return False
         self._forget(request_id)
+        self.on_cancelled(request_id)
         for waiting in self._waiting:
             if waiting.is_call and id_key(waiting.message["id"]) == id_key(request_id):
                 self._waiting.remove(waiting)  # defence: waiting-call-cancelled

@@ -54,6 +54,7 @@ class Call:
     def __init__(self, context: Context, params: types.CallToolRequestParams) -> None:
         self.context = context
         self.params = params
+        self.request_id = context.request_id
         about = context.session.client_params
         self.client = f"{about.client_info.name} {about.client_info.version}" if about else ""
         self.tool = params.name

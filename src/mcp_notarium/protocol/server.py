@@ -2,8 +2,8 @@
 
 Order: take the descriptors, read and check the configuration, answer what is static; behind the first
 answer protect the process. Once the client stays, confine the process and import the rest in a thread: the
-event loop, which opens the account, and the SDK, which answers calls. Where required settings are missing,
-a client that speaks is served in locked mode, and nobody else is waited for.
+event loop, which opens the account, and the SDK, which answers calls. A client that speaks is
+served in locked mode if required settings are missing, and nobody else is waited for.
 Exit codes: 0 the client left, 1 the server could not serve.
 
 The handshake waits for what this module imports, so its functions import what it can do without.
@@ -79,9 +79,9 @@ def serve(
 ) -> int:
     """Serve until the client leaves, and return the exit code. Raises nothing that is an error.
 
-    ``account``: the account of ``accounts.toml`` to serve; None: the settings alone name it.
-    ``profile`` replaces the setting NOTARIUM_PROFILE, if it is one, and ``sandbox`` the setting NOTARIUM_SANDBOX. ``notice`` is written to stderr if the server
-    waits for a client at all.
+    * ``account``: the account of ``accounts.toml`` to serve; None: the settings alone name it;
+    * ``profile``: the setting NOTARIUM_PROFILE, unless it is empty; ``sandbox``: the setting NOTARIUM_SANDBOX;
+    * ``notice`` is written to stderr if the server waits for a client at all.
     """
     try:
         return _serve(env_file, account, profile, sandbox, notice)

@@ -323,7 +323,7 @@ def read_lines(
     """Read a descriptor to its end in a thread that puts each line into the queue; return the thread.
 
     It is a daemon, because a read of standard input cannot be interrupted. ``first`` is called in it
-    before anything is read. While the flow is full nothing is read, so a client that sends without end
+    before anything is read. Nothing is read while the flow is full, so a client that sends without end
     waits for its pipe instead of filling the memory. What it wrote before it closed its end is read in
     any case, because the end comes after it.
     """

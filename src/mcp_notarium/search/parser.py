@@ -123,10 +123,12 @@ def parse(
 ) -> Query:
     """Parse a text and arguments into one query.
 
-    Tags add up, the narrowest of several dates counts, ``trash:`` in the text wins over ``trash``
-    (0 or "active", 1 or "trashed", 2 or "any"). ``before`` and ``after`` are days, YYYY-MM-DD. What looks like a
-    filter by a property is one if ``is_property`` says that notes have it, else words. ``today``: what this word means to them and to tasks.
-    Raises ``QueryError`` and nothing else.
+    Raises ``QueryError`` and nothing else. Tags add up, and the narrowest of several dates counts.
+
+    * ``trash``: 0 or "active", 1 or "trashed", 2 or "any"; ``trash:`` in the text wins over it;
+    * ``before``, ``after``: days, YYYY-MM-DD;
+    * ``is_property`` tells whether notes have a property: what looks like a filter by another one is words;
+    * ``today``: what this word means to properties and tasks.
     """
     typed = replace_surrogates(text or "").translate(_CURLY_QUOTES)
     if len(typed) > MAX_CHARACTERS:  # defence: query-size

@@ -44,7 +44,7 @@ _FEWEST_NOTES = 50
 
 
 _MEANING_WEIGHT = 0.8
-"""Of what a note means, beside its words: with more, notes with a rare name or date fall behind."""
+"""The weight of what a note means; that of its words is 1. With more, notes with a rare name or date fall behind."""
 _FUSED_AT = 10
 """Added to each rank; the smaller, the more the first few of a ranking count. 5 to 60 found as much."""
 
@@ -89,17 +89,18 @@ _Numbered = tuple[int, Piece]
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """Hold a word of the query, as typed, and what is looked for: it first, then its parts.
-
-    ``spellings`` and ``parts`` say the same in words. ``weight``: how much the word says, by how rare it is.
-    """
+    """Hold a word of the query, and what is looked for."""
 
     text: str
+    """The word as typed."""
     pieces: tuple[Piece, ...]
+    """What finds the word itself, then what finds its parts."""
     spellings: tuple[str, ...]
+    """The same in words; so is ``parts``."""
     parts: tuple[str, ...] = ()
     prefix: bool = False
     weight: float = 1.0
+    """How much the word says, by how rare it is."""
 
     @property
     def whole(self) -> Piece:

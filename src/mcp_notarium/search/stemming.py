@@ -1,7 +1,7 @@
 """Stem English words like the index (Porter 1980, as FTS5's ``porter``).
 
 The index does its own stemming. This answers two questions: which whole words a prefix may stand for
-(``completions``), because the index has only stems, and which word finds a given stem (``spelling``).
+(``completions``), because the index has only stems, and which word finds a stem (``spelling``).
 """
 
 from __future__ import annotations

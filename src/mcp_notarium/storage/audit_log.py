@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final
 
@@ -346,17 +347,49 @@ class AuditLog:
         self._lost = 0
 
 
+@dataclass(slots=True)
+class Step:
+    """Hold one save of a call, for who makes the same call again: what was to be saved, and how that ended."""
+
+    draft: Any = None
+    """None: it has not begun."""
+    result: Any = None
+    """None: nobody knows."""
+    etag: str | None = None
+    """Of the note as it was stored then."""
+
+
+class Steps:
+    """Hold the saves of a call in their order. ``earlier``: those of the same call that was made before, and taken back."""
+
+    def __init__(self) -> None:
+        self.made: list[Step] = []
+        self.earlier: Steps | None = None
+
+    def next(self) -> Step:
+        """Begin a save: the one that the earlier call has begun in its place, if any."""
+        before = self.earlier.made[len(self.made) :] if self.earlier else []
+        self.made += before[:1] or [Step()]
+        return self.made[-1]
+
+    def see_stored(self, result: Any, etag: str | None) -> None:
+        """Learn how the save that was begun last has ended."""
+        for step in self.made[-1:]:
+            step.result, step.etag = result, etag
+
+
 class Act:
     """Represent a call that may change something: its first durable transaction records that it begins.
 
     ``entry`` makes that record, with what is decided by then. ``begun`` is its number, 0 before; ``client``
     names the program that calls, '' before. ``files`` are the SHA-256 of the files that the call keeps, takes away or brings back.
 
-    ``outcome`` is what has become of it by now if its caller takes the call back; ``rest`` is a write that goes on then, and
-    ``on_cancelled`` is called when that has ended, too.
+    ``outcome`` is what has become of it by now if its caller takes the call back; ``rest`` is a write that goes on then.
     """
 
-    def __init__(self, log: AuditLog, entry: Callable[[], AuditEntry]) -> None:
+    def __init__(
+        self, log: AuditLog, entry: Callable[[], AuditEntry], steps: Steps | None = None
+    ) -> None:
         self._log = log
         self._entry = entry
         self.begun = 0
@@ -364,7 +397,7 @@ class Act:
         self.files: tuple[str, ...] = ()
         self.outcome = CANCELLED
         self.rest: asyncio.Task[Any] | None = None
-        self.on_cancelled: list[Callable[[], object]] = []
+        self.steps = steps or Steps()
 
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[None]:

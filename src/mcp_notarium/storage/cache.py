@@ -205,7 +205,7 @@ class ThreadConnection:
     async def close(self) -> None:
         """Close the connection; wait a moment for a transaction that is running.
 
-        If it runs longer, the connection is closed when it ends, and nobody is left to checkpoint here:
+        A statement that runs longer closes the connection when it ends, and nobody is left to checkpoint here:
         another process may lead by then. One in use is never closed: it stays open if the event loop ends before.
         """
         opened, self._opened = self._opened, None

@@ -113,9 +113,12 @@ def connect(
 
     Raises ``LockedError`` (DATABASE_MISSING, UNSAFE_PATH) before the file is touched, and
     ``CacheDamaged``, ``CacheBusy`` or ``CacheFull`` when it does not open. A new connection does
-    not checkpoint until ``set_checkpointer(True)``. ``read_only``: neither the file nor its log is
-    changed, also not by closing. ``without_log``: the main file alone is read. ``is_another``: this
-    process has a first connection to it. ``page_cache``: bytes of pages that it keeps in memory.
+    not checkpoint until ``set_checkpointer(True)``.
+
+    * ``read_only``: change neither the file nor its log, not even by closing;
+    * ``without_log``: read the main file alone;
+    * ``is_another``: this process has a first connection to it;
+    * ``page_cache``: bytes of pages that it keeps in memory.
     """
     _check_key_form(key)
     _require_private(path)

@@ -32,19 +32,19 @@ _SEARCH_CHECK = "INSERT INTO notes_fts(notes_fts, rank) VALUES ('integrity-check
 
 @dataclass(frozen=True, slots=True)
 class PageSample:
-    """Hold the result of a page check. ``size`` in bytes; pages count from 1.
-
-    ``good`` and ``bad`` count the pages that were read. ``salt_ok``: the file starts with the
-    salt it should have (in the 160-digit key form a wrong one does no harm). ``plaintext_magic``
-    is not authenticated: trust it only when ``good`` is 0.
-    """
+    """Hold the result of a page check."""
 
     size: int
+    """Bytes of the file."""
     salt_ok: bool = True
+    """The file starts with its salt. A wrong one does no harm with a key of 160 digits."""
     good: int = 0
+    """How many of the pages that were read have the right MAC."""
     bad: int = 0
     bad_pages: tuple[int, ...] = ()
+    """Their numbers, from 1."""
     plaintext_magic: bool = False
+    """The file starts as an unencrypted one. Nothing authenticates that: trust it only if ``good`` is 0."""
 
     @property
     def torn(self) -> bool:

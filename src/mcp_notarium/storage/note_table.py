@@ -131,7 +131,7 @@ class NoteTable:
     def apply(
         self, changes: Iterable[Change], *, written_here: bool = False, kept: bool = False
     ) -> Applied:
-        """Store revisions and remove notes with a tombstone, in the order given.
+        """Store revisions and remove notes with a tombstone, in this order.
 
         ``written_here``: writes from here have made them; see :meth:`mark_written`. ``kept``: what they replace is a version
         already. A revision whose etag is stored already changes nothing; one that the rules hide is removed.
@@ -222,7 +222,7 @@ class NoteTable:
         self._db.run(_RECORD_CHANGE, {"highest": version})
 
     def raise_version_floor(self, *, least: int = 0) -> None:
-        """Let the versions of notes stored from now on begin above ``least`` and all given here."""
+        """Let the versions of notes stored from now on begin above ``least`` and all that were used here."""
         self._db.run(_RAISE_FLOOR, {"given": max(self._db.number(_HIGHEST), least)})
 
     def changes(self) -> int:

@@ -363,7 +363,7 @@ class ViewCache(Cache):
     def _count(
         self, note_id: str, stored: int, *, fresh: bool, was_hidden: bool, moved: bool, first: bool
     ) -> set[str]:
-        """Number a note that has changed; return it if its numbers are counted otherwise from now on."""
+        """Count a note that has changed; return it if its numbers are counted otherwise from now on."""
         kept = self._numbers.get(note_id)
         if moved or (fresh and not (first and kept is not None and kept.parts)):
             shift = self._number(note_id) - stored

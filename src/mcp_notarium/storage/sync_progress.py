@@ -7,7 +7,7 @@ read the same rows, so any of them can tell how far the leader is and request a 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.storage.database import Database
@@ -127,13 +127,13 @@ class SyncProgress:
         age = self._versions.clock() - float(self._state.get(_SWEPT_AT) or 0)
         return age < 0 or age >= (SWEEP_PERIOD if feed else SWEEP_PERIOD_BLIND)
 
-    def unresolved(self) -> tuple[str, ...]:
-        """Return the notes about which the store said something that could not be decided yet."""
-        return tuple(json.loads(self._state.get(_UNRESOLVED) or "[]"))
+    def unresolved(self) -> dict[str, int]:
+        """Return the notes about which the store said something that could not be decided yet, each with the version it told last."""
+        return dict(json.loads(self._state.get(_UNRESOLVED) or "{}"))
 
-    def mark_unresolved(self, note_ids: Iterable[str]) -> None:
+    def mark_unresolved(self, told: Mapping[str, int]) -> None:
         """Record that exactly these notes are unresolved."""
-        self._state.set(_UNRESOLVED, json.dumps(list(note_ids)))
+        self._state.set(_UNRESOLVED, json.dumps(told))
 
     def record_cycle(
         self, *, serving: int, duration_ms: int, status: str, error: NotariumError | None

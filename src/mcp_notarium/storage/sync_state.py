@@ -34,7 +34,7 @@ _KEPT_FILE = "kept_file."
 _LINKING = "linking_files."
 _MOST_CHANGES = 8
 _Change = tuple[str, str, float, bool]
-"""What was asked, the id of that change, when, and whether nothing of it is left to do."""
+"""The digest of the request, the id of the change, when, and whether nothing of it is left to do."""
 _DAY = 86_400.0
 _NEVER = "never"
 _DIFFERENCES = "stored_differently"
@@ -90,7 +90,7 @@ class SyncFacts:
     progress: LoadProgress
     metrics: Metrics
     left_out: int
-    """Those without a usable id or text, that no listing has or that could not be read yet."""
+    """How many have no usable id or text, are in no listing, or could not be read yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class SyncState:
         return [(one[0], one[1], one[2], one[3]) for one in json.loads(self.get(_CHANGES) or "[]")]
 
     def keep_moved_files(self, change_id: str, old: str, new: str, files: Sequence[str]) -> None:
-        """Keep which files that are no notes go with a folder, for the undo; of the last few changes."""
+        """Keep for the undo which files other than notes go with a folder. The last few changes are kept."""
         with self._db.transaction():
             moves = [one for one in self._moved_files() if one[0] != change_id]
             said = [change_id, old, new, [*files]]
@@ -207,7 +207,7 @@ class SyncState:
         return [KeptFileRow(key.removeprefix(_KEPT_FILE), *json.loads(one)) for key, one in rows]
 
     def discarded_files(self) -> frozenset[str]:
-        """Return the ids of those that an undo has taken; the store may still have them."""
+        """Return the ids of the files that an undo has taken; the store may still have them."""
         return frozenset(one.id for one in self.kept_files() if one.discarded)
 
     def forget_kept_file(self, file_id: str) -> None:
@@ -226,7 +226,7 @@ class SyncState:
         return self.get(f"{_LINKING}{note_id}") is not None
 
     def set_linking(self, note_id: str, *, linking: bool) -> None:
-        """Record that, before and after."""
+        """Record that an import begins or ends to keep files of a note."""
         self.set(f"{_LINKING}{note_id}", "" if linking else None)
 
     def _moved_files(self) -> list[list[Any]]:
@@ -260,7 +260,7 @@ class SyncState:
         self._set_values(_METRICS, replace(before, last_sync_at=at, status=status))
 
     def differences(self) -> Differences:
-        """Return how often the store changed what it was given."""
+        """Return how often the store has changed what was sent."""
         return Differences(**self._values(_DIFFERENCES))
 
     def record_difference(self, *, at: float) -> None:
@@ -418,7 +418,7 @@ _ANY = (
 _FACTS = """
 SELECT (SELECT active + trashed FROM note_counts), json_group_object(key, value), (
   SELECT count(*) FROM sync_metadata m, json_each(nullif(m.value, '')) AS open
-  WHERE m.key = 'sync.unresolved' AND NOT EXISTS (SELECT 1 FROM notes n WHERE n.id = open.value)
+  WHERE m.key = 'sync.unresolved' AND NOT EXISTS (SELECT 1 FROM notes n WHERE n.id = open.key)
 )
 FROM sync_metadata
 WHERE key IN ('sync.cursor', 'sync.first_load', 'sync.metrics', 'sync.left_out')

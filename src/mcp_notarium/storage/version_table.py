@@ -44,26 +44,25 @@ DEFAULT_LIMITS = VersionLimits()
 
 @dataclass(frozen=True, slots=True)
 class NoteVersion:
-    """Describe a replaced revision of a note, without its text.
-
-    ``local_version`` and ``server_version`` are those that the note had. Times are epoch
-    seconds: when the revision was made, and when one of our writes replaced it, which ``replaced_by``
-    asked for (name and version of the client; '' if it is not known). ``size``: bytes of its text.
-    ``made``: the etag of the
-    revision that the write has made; None if somebody else's change is in that, too. ``removed``: the write has removed it, and
-    all of it is kept. ``change_id``: of the change of many notes that the write belongs to; '' if it was alone.
-    """
+    """Describe a revision that a write of ours has replaced, without its text. Times are epoch seconds."""
 
     local_version: int
+    """The number that the note had; so is the next."""
     server_version: int | None
     modified_at: float
+    """When the revision was made."""
     replaced_at: float
     replaced_by: str
+    """Name and version of the client that asked for the write; '' if that is not known."""
     size: int
+    """Bytes of its text."""
     etag: str
     made: str | None
+    """The etag of the revision that the write has made; None if that has somebody else's change, too."""
     removed: bool
+    """The write has removed the note, and all of it is kept."""
     change_id: str
+    """The change of many notes that the write belongs to; '' if it was alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +192,10 @@ class VersionTable:
     ) -> bool:
         """Keep a revision that a write has replaced (or made), and remove what is over the size; True if that is nothing.
 
-        ``number``: its ``local_version``, or ``CREATION``. ``in_store``: the store keeps it under its etag.
-        ``native``: what the write has replaced, in the store's own form. ``stays``: it has taken something away.
+        * ``number``: its ``local_version``, or ``CREATION``;
+        * ``in_store``: the store keeps it under its etag;
+        * ``native``: what the write has replaced, in the store's own form;
+        * ``stays``: the write has taken something away.
         """
         if not self.limits.days:
             return False

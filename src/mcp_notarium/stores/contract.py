@@ -62,8 +62,8 @@ BaseLookup = Callable[[str], Revision | None]
 WITHDRAWN: ContextVar[Callable[[], bool]] = ContextVar("withdrawn", default=lambda: False)
 """Tell whether the caller has cancelled the write of this task. The starter of the task sets it.
 
-A write goes on in a task of its own when its caller is cancelled. Until its request leaves it can still
-be dropped, but only the sender knows when that is: see :func:`check_not_withdrawn`.
+A write goes on in a task of its own when its caller is cancelled. It can still be
+dropped until its request leaves, but only the sender knows when that is: see :func:`check_not_withdrawn`.
 """
 
 NOT_STORED = (
@@ -153,11 +153,11 @@ class Traits:
     long_poll: bool = False
     """Block in ``changes(wait=True)`` until something happens."""
     whole_listings: bool = False
-    """Prove that a full listing is of the same place, and of all of it: what it lacks is gone, however much that is."""
+    """Prove that a full listing is complete and of the same place: all that it lacks is gone."""
     versions: Versions = Versions.NONE
     compares: bool = False
-    """Compare the base in ``push`` of a LAST_WRITER store right before the write (``VersionConflict``, ``NoteNotFound``
-    for one that is gone), and read the note back right after: nobody else need."""
+    """Compare the base in ``push`` of a LAST_WRITER store right before the write, and read the note back right after.
+    ``push`` raises ``VersionConflict``, and ``NoteNotFound`` for a note that is gone. Stores with another guard need not."""
     trash: bool = False
     """Have a trash; ``delete`` needs a note that lies there."""
     tags: bool = True
@@ -172,8 +172,8 @@ class Traits:
     properties: frozenset[str] = frozenset()
     """Name the marks that a note can have: properties that are set or not (``Content.properties``)."""
     fields: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    """Name the other properties that its app keeps of a note, by its own names, with the values that a write may give
-    them; (): only the app writes it, and ``compose`` leaves it as it is."""
+    """Name the other properties that its app keeps of a note, by its own names, with the values that a write may set.
+    (): only the app writes it, and ``compose`` leaves it as it is."""
     other_properties: PropertyPlace = PropertyPlace.NOWHERE
     names_are_tags: bool = False
     """Have the name of each property of ``Content.properties`` among the tags, too."""
@@ -214,8 +214,8 @@ class Traits:
     beside: Callable[[Revision], Mapping[str, Any]] = lambda _revision: {}
     """Return what the store's app shows of a note and no ``Content`` says, by its own names; pure."""
     exact: str = ""
-    """Name the ``Content.native`` of a content that the note has had before, where the store completes what an agent
-    writes: then it gives back the same bytes under the same id. '' if it never does."""
+    """Name the ``Content.native`` that brings back the same bytes under the same id, for a content that the note has had.
+    '' in a store that never completes what an agent writes."""
     given: Callable[[str, Revision | None], Content] | None = None
     """Make the content of a text that may be in the store's own form; pure. The revision is what the note is now, None for
     a new one. None: a text has no other form here."""
@@ -476,7 +476,7 @@ class ListingStore(VersionedStore, Protocol):
     ) -> Revision | None:
         """Find the older revision of this title and text that was last changed ``at``; None if there is none.
 
-        The newest of the same words will do where the text differs from the one that the note has ``now``.
+        The newest of the same words will do if the text differs from that of ``now``.
         """
 
 

@@ -1,8 +1,8 @@
 """Define what some stores do beyond the contract: revive notes, reach the files around them, read for native tools.
 
-Traits tell which (``revives``, ``folders``). Native reads are each judged before anything of them is shown: a store's package
-has them in its ``native`` module, made by ``StoreKind.native``. They ask the store itself, so what
-they read may be newer than the index. The tools are in ``tools/toolsets``.
+Traits tell which (``revives``, ``tree``). A store's package has native reads in its ``native`` module, made by
+``StoreKind.native``. They ask the store itself, so what they read may be newer than the index. Each answer is judged by the
+policy before anything of it is shown. The tools are in ``tools/toolsets``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Replaced:
     """Hold what a body replaces in a note."""
 
     native: bytes = b""
-    """That, as ``compose`` takes it in ``Content.native``; b'' if the body changes nothing."""
+    """The state before, as ``compose`` takes it in ``Content.native``; b'' if the body changes nothing."""
     names: tuple[str, ...] = ()
     """Parts that the ``Content`` lacks and a person would miss, in the user's words."""
     becomes: bytes = b""
@@ -99,9 +99,9 @@ class MovingStore(Store, Protocol):
     """Reach a store with the trait ``tree``. A body that moves a note was composed of a ``Content.native`` that says so."""
 
     async def find_replaced(self, note_id: str, body: bytes) -> Replaced | None:
-        """Return the place that a body replaces now; nothing in it if the note is there already, None if it moves none.
+        """Return the place that a body replaces now; an empty one if the note has arrived, None if the body moves none.
 
-        Raises ``NoteNotFound``, and ``VersionConflict`` if the note has left the place that it was to be moved from.
+        Raises ``NoteNotFound``, and ``VersionConflict`` if the note has left its old place for another one.
         """
 
     def name_parts(self, native: bytes) -> tuple[str, ...]:
@@ -118,7 +118,8 @@ class MovingStore(Store, Protocol):
     ) -> Collection[str]:
         """Ask the service below which of ``tops`` the note is now, or will be as ``body`` makes it; '' is a new note.
 
-        Raises ``NoteNotFound``.
+        One of ``tops`` is inside of itself, but for a body that moves it: it must stand below another one then. Raises
+        ``NoteNotFound``.
         """
 
 
@@ -196,9 +197,9 @@ class AttachmentStore(Store, Protocol):
     async def read_attachment(
         self, attachment: Attachment, *, largest: int
     ) -> tuple[Attachment, bytes | None]:
-        """Return the file, with name and kind as the app has them, not as a link says, and its bytes; None if there are more.
+        """Return the file with its bytes; None for more than ``largest``. Name and kind are the app's, not those of a link.
 
-        Raises ``NoteNotFound``, also for a file of another note than its id says, and with the subcategory ``ELSEWHERE`` for an
+        Raises ``NoteNotFound``, also for a file of another note than its id says. Its subcategory is ``ELSEWHERE`` for an
         address of which the store has no bytes.
         """
 
@@ -268,9 +269,8 @@ class KeepingStore(Store, Protocol):
     async def keep_file(self, revision: Revision, name: str, kind: str, data: bytes) -> KeptFile:
         """Put a file where the app puts files of this note, under a free name, and read it back.
 
-        ``name`` is one that :func:`~mcp_notarium.domain.file_names.clean_file_name` has made. It overwrites nothing. A file of
-        this name, or of one that was made free from it, with the same bytes is taken as it is: a repeated call makes no second
-        one. Raises ``NoteNotFound``, ``StoreRejected`` for what the store has no room for, and ``NoteReadOnly``.
+        ``name`` is one that :func:`~mcp_notarium.domain.file_names.clean_file_name` has made. It overwrites nothing. A repeated
+        call makes no second file: one with the same bytes and this name, or this name with a number, is taken as it is. Raises ``NoteNotFound``, ``StoreRejected`` for what the store has no room for, and ``NoteReadOnly``.
         """
 
     async def find_room(self) -> Room:
@@ -296,9 +296,9 @@ class PictureStore(Store, Protocol):
     """Bytes of a picture that is added, at most."""
 
     async def with_picture(self, note_id: str, kind: str, data: bytes) -> tuple[str, str]:
-        """Return what ``Content.native`` is for the note to get a picture, and the id of that; '' if the note has it.
+        """Return the ``Content.native`` that adds a picture, and the id of the picture; '' if the note has it.
 
-        A write of that is a conflict if the pictures have changed since. Raises ``StoreRejected`` if they cannot be understood.
+        The write is a conflict if the pictures have changed since. Raises ``StoreRejected`` if they cannot be understood.
         """
 
 
@@ -308,17 +308,17 @@ class FolderStore(Store, Protocol):
     async def resolve_files(
         self, links: Sequence[tuple[str, str]], *, sees: Callable[[str], bool] | None = None
     ) -> Mapping[tuple[str, str], Attachment]:
-        """Return the files that are no notes and that links lead to: target as written, and path of the note; '' is the top.
+        """Return the files other than notes to which links lead.
 
-        A file whose path is not seen is as if it were not there.
+        ``links``: each target as written, with the path of its note; '' is the top. A file that ``sees`` refuses does not exist.
         """
 
     async def read_file_names(
         self, *, but_of: Mapping[str, str | None]
     ) -> tuple[set[str], list[str]]:
-        """Return the names (``name_key``) of files that notes may show, but for some notes; and the notes that cannot be read.
+        """Return the names (``name_key``) of files that notes may show, and the notes that cannot be read.
 
-        ``but_of``: the paths of those, with the etag that a note must still have; None: whatever it has.
+        ``but_of``: the paths of notes that do not count, each with the etag that it must still have; None: any.
         """
 
     async def read_file(self, path: str, *, largest: int) -> tuple[Attachment, bytes | None]:
@@ -348,7 +348,7 @@ class FolderStore(Store, Protocol):
     async def move_cards(
         self, canvases: Mapping[str, Changes], *, old: str, new: str
     ) -> dict[str, bool | None]:
-        """Let these canvases show the note at its new path, with links in their texts that become what is said.
+        """Let these canvases show the note at its new path, and change the links in their texts.
 
         Return whether each does; None: not now, and perhaps later.
         """
@@ -400,9 +400,9 @@ class CopyingStore(Store, Protocol):
     """Reach a store with the trait ``copies``."""
 
     async def copy(self, template: Revision, filling: Filling) -> tuple[Content | None, str]:
-        """Return what a new note begins with that is made from this one, and what to say of it; None: it is no text.
+        """Return the content of a new note from this template, and what to say of it; None: the template is no text.
 
-        Its text is filled where it is stored, so nothing that the text does not show is lost.
+        The store fills its own form, so nothing is lost that the text does not show.
         """
 
 
@@ -470,22 +470,22 @@ class TreeReads(NativeReads, Protocol):
     async def moved(
         self, note: Note, content: Content, place: TreePlace, *, strict: bool
     ) -> Content | None:
-        """Return ``content`` with all that changes if the note comes to stand below ``place``; None: it stands there.
+        """Return ``content`` as it is below ``place``, with the move in its ``native``; None: the note stands there.
 
-        ``strict``: rules go by what a note gets from those above it. Raises ``NoteLeft`` if it cannot move there, or what that would
-        show or hide cannot be told before, and ``VersionConflict`` if the index does not know yet where it stands.
+        ``strict``: rules go by what a note gets from those above it. Raises ``NoteLeft`` for a note that cannot move there, or
+        if nobody can tell what the move would show or hide. Raises ``VersionConflict`` if the index knows another place.
         """
 
     async def moved_back(self, note: Note, content: Content, move: str, *, strict: bool) -> Content:
-        """Return what a version has said, at the place that it had; ``move`` is what :func:`move_of` gives for ``Replaced.native``.
+        """Return the content of a version at the place that it had. Raises as :meth:`moved`.
 
-        Raises as :meth:`moved`.
+        ``move``: what :func:`move_of` returns for ``Replaced.native``.
         """
 
     async def list_parents(self) -> list[ParentNote]:
-        """Return the folders, or notes with others below them, in the order of the tree. What the policy hides is neither shown nor counted.
+        """Return the folders, or notes with others below them, in the order of the tree.
 
-        Where rules hide notes, so is a folder without a visible note.
+        Nothing that the policy hides is shown or counted, nor is a folder without a visible note if there are rules.
         """
 
 
@@ -499,9 +499,9 @@ class NoteIndex(Protocol):
     def sees(
         self, note_id: str, content: Content, *, clear: bool, identity: str | None = None
     ) -> bool:
-        """Tell whether a note as this is shown; ``clear`` False: its tags were not understood.
+        """Tell whether a note of this content is shown; ``clear`` False: its tags were not understood.
 
-        Of a content without its text, properties in the text count as the index knows them.
+        The index says which properties stand in a text that ``content`` lacks.
         """
 
     def hides_name(self, note_id: str) -> bool:

@@ -113,11 +113,12 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Hold how one try ended: a ``reply``, or none; ``arrived``: the request may have arrived."""
+    """Hold how one try ended, with a reply or without one."""
 
     reply: Reply | None = None
     retry_after: float | None = None
     arrived: bool = True
+    """The request may have arrived."""
     timed_out: bool = False
     cause: BaseException | None = None
 

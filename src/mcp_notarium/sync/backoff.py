@@ -44,10 +44,7 @@ def retry_after_of(error: NotariumError | None) -> float | None:
 
 
 class CycleBackoff:
-    """Compute the pauses of one cycle runner from its failed and its empty cycles (docs/sync.md, "Cycles without news").
-
-    Both are counted apart and reset together.
-    """
+    """Compute the pauses of one cycle runner from its failed and its empty cycles (docs/sync.md)."""
 
     def __init__(self) -> None:
         self._failures = 0
@@ -156,10 +153,7 @@ class FeedHealth:
         self._failures = 0
 
     def record_failure(self, now: float) -> bool:
-        """Count a request the feed did not answer; True if that suspends it.
-
-        The suspension doubles with every trial that fails, up to ``LONGEST_DELAY``.
-        """
+        """Count a request the feed did not answer; True if that suspends it, each time for longer."""
         self._failures += 1
         if not self.suspended:
             return False

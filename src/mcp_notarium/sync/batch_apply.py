@@ -27,6 +27,7 @@ from mcp_notarium.sync.pull_decisions import (
     Remote,
     deduplicate,
     plan,
+    told_version,
 )
 
 Bookmark = Callable[[SyncProgress], None]
@@ -99,10 +100,7 @@ class Tally:
 
 
 class BatchCommitter:
-    """Commit batches through one connection.
-
-    ``keeps_lost``: a note that goes elsewhere with what was written from here is kept, for its store keeps nothing.
-    """
+    """Commit batches through one connection; ``keeps_lost``: keep our notes that go elsewhere."""
 
     def __init__(self, cache: Cache, *, keeps_lost: bool) -> None:
         self._cache = cache
@@ -179,20 +177,18 @@ class BatchCommitter:
         return Known(etag, version, content)
 
     def _record_unresolved(self, decided: Iterable[tuple[Remote, Action]]) -> int:
-        """Record the notes that could not be decided; they are asked for again. Return how many are new.
-
-        Only a direct answer resolves a note: a listing may lag behind what left it open.
-        """
+        """Record what only a direct answer can decide; return how many notes of them are new."""
         before = self._cache.progress.unresolved()
-        after = dict.fromkeys(before)
+        after = before.copy()
         for remote, action in decided:
-            if action.move in (Move.FETCH, Move.RESOLVE):
-                after[action.id] = None
-            elif isinstance(remote, Confirmed):
+            open_ = action.move in (Move.FETCH, Move.RESOLVE)
+            if isinstance(remote, Confirmed) and not open_:
                 after.pop(action.id, None)
-        if tuple(after) != before:
+            elif open_ or action.id in after:
+                after[action.id] = told_version(remote)
+        if after != before:
             self._cache.progress.mark_unresolved(after)
-        return len(after.keys() - set(before))
+        return len(after.keys() - before)
 
 
 def _changes(actions: Iterable[Action]) -> list[Revision | Tombstone]:
@@ -211,10 +207,7 @@ _REST_SECONDS = 1.0
 
 
 class BatchApplier:
-    """Write what comes from the store into the note table; nothing else does.
-
-    ``news`` counts the new, changed and removed notes so far.
-    """
+    """Write what comes from the store into the note table; nothing else does."""
 
     def __init__(self, cache: Cache, store: Store, *, stopwatch: Callable[[], float]) -> None:
         self._fetcher = NoteFetcher(cache, store, stopwatch=stopwatch)
@@ -226,13 +219,13 @@ class BatchApplier:
         self._written: tuple[int, Counts] | None = None
         self._written_at = 0.0
         self.news = 0
+        """The new, changed and removed notes so far."""
 
     async def fetch(self, batch: Batch, tally: Tally) -> Batch:
         """Return the batch with an answer for every note that must be asked for.
 
-        A note that the store does not give, while it serves others, stays unanswered. News waits for
-        it ``ITEM_SECONDS`` at most, and not at all while it is backed off from. An error that concerns
-        all notes (no connection, no login) is raised.
+        News waits for a note that the store does not give ``ITEM_SECONDS`` at most, and not at all while it is backed off
+        from: it stays unanswered. Raises an error that concerns all notes (no connection, no login).
         """
         entries = (one for one in batch.remotes if isinstance(one, Entry))
         # Before asking for a note: the answer may have another identity already.
@@ -254,7 +247,7 @@ class BatchApplier:
 
     async def ask(self, note_ids: Iterable[str]) -> dict[str, Confirmed]:
         """Ask for notes that a listing lacks, but for those backed off from; store nothing."""
-        allowed = [Missing(one) for one in note_ids if not self._fetcher.blocks(one)]
+        allowed = [Missing(one) for one in note_ids if not self._fetcher.backoff.blocks(one)]
         return await self._fetcher.fetch(allowed)
 
     async def commit(self, batch: Batch, tally: Tally) -> None:
@@ -269,10 +262,7 @@ class BatchApplier:
         self.news += result.news
 
     async def tidy(self) -> bool:
-        """Merge a slice of the full-text index in the thread; True if the next may follow at once.
-
-        While notes are being written it does nothing. Of an index where nothing is due it reads one number.
-        """
+        """Merge a slice of the full-text index in the thread; True if the next may follow at once."""
         if not self._cache.notes.index.tidy_due:
             return False
         resting = self._nobody_writes()  # defence: merge-holds-up-nobody =True
@@ -298,12 +288,12 @@ class BatchApplier:
         self._thread = self._thread or ThreadConnection(self._cache)
         return await self._thread.call(work)
 
-    def due_unresolved(self) -> tuple[str, ...]:
+    def due_unresolved(self) -> dict[str, Missing]:
         """Return the unresolved notes to fetch now: without a pending write, and not backed off from."""
         unresolved = self._cache.progress.unresolved()
         busy = self._committer.pending() if unresolved else set()
-        return tuple(
-            note_id
-            for note_id in unresolved
-            if note_id not in busy and not self._fetcher.blocks(note_id)
-        )
+        return {
+            note_id: Missing(note_id, told)
+            for note_id, told in unresolved.items()
+            if note_id not in busy and not self._fetcher.backoff.blocks(note_id)
+        }

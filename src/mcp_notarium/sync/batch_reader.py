@@ -52,12 +52,7 @@ class BatchReader:
     """Read everything the leader needs from the store."""
 
     def __init__(
-        self,
-        cache: Cache,
-        store: Store,
-        *,
-        applier: BatchApplier,
-        stopwatch: Callable[[], float],
+        self, cache: Cache, store: Store, *, applier: BatchApplier, stopwatch: Callable[[], float]
     ) -> None:
         self._cache = cache
         self._store = store
@@ -73,10 +68,7 @@ class BatchReader:
         """The cursor of the last full listing, also of one that was not believed."""
 
     async def cycle(self, *, cursor_lost: bool = False) -> Batches:
-        """Yield all batches of one cycle, in the order in which they must be stored.
-
-        Unresolved notes come last: they may be failing, and changes do not wait for them.
-        """
+        """Yield all batches of one cycle in their order; unresolved notes, which may be failing, last."""
         # defence: new-codec-reloads-index
         await follow_codec(self._cache, self._store)
         unresolved = self._applier.due_unresolved()
@@ -84,8 +76,8 @@ class BatchReader:
             async with aclosing(source) as batches:
                 async for batch in batches:
                     yield batch
-        still = frozenset(self._applier.due_unresolved()) if unresolved else frozenset()
-        again = [Missing(note_id) for note_id in unresolved if note_id in still]
+        still = self._applier.due_unresolved() if unresolved else {}
+        again = [one for note_id, one in still.items() if note_id in unresolved]
         for batch in split(again[:SPLIT], index_version=self._progress.index_version):
             yield batch
 

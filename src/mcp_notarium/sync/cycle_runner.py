@@ -53,7 +53,7 @@ class CycleRunner:
         self.state = State.IDLE
         self._logged_left_out = 0
         self._plan: Batches | None = None
-        self._batch: Batch | None = None
+        self._batch = Batch((), 0)
         self._tally = Tally()
         self._began = 0.0
         self._last_request = 0
@@ -89,10 +89,9 @@ class CycleRunner:
             await self.close()
 
     async def listen(self) -> Event:
-        """Wait for the change feed. :meth:`work` stores what it brings.
+        """Wait for the change feed; :meth:`work` stores what it brings. Raises ``CacheDamaged`` only.
 
-        The request to the feed was sent before any cycle that is requested meanwhile, so it does not
-        answer that one. Raises ``CacheDamaged`` only.
+        The request was sent before any cycle that is requested meanwhile, so it does not answer that one.
         """
         try:
             batches = await self.sources.listen()
@@ -164,9 +163,9 @@ class CycleRunner:
         if self.state is State.INDEXING:
             return await self._ask()
         if self.state is State.FETCHING:
-            self._batch = await self.applier.fetch(self._current(), self._tally)
+            self._batch = await self.applier.fetch(self._batch, self._tally)
             return Event.FETCHED
-        await self.applier.commit(self._current(), self._tally)
+        await self.applier.commit(self._batch, self._tally)
         return Event.MORE
 
     async def _move_cards(self) -> None:
@@ -196,12 +195,8 @@ class CycleRunner:
         self._batch = batch
         return Event.PAGE
 
-    def _current(self) -> Batch:
-        assert self._batch is not None, "the table gives no work on a batch before a batch"  # noqa: S101 - a defect of ours, not a case
-        return self._batch
-
     async def _drop_plan(self) -> None:
-        plan, self._plan, self._batch = self._plan, None, None
+        plan, self._plan = self._plan, None
         if plan is not None:
             await plan.aclose()
 
@@ -248,11 +243,11 @@ class CycleRunner:
             self._recorded = True
 
     def _log_end(self, log: Logger, *, succeeded: bool) -> None:
-        tally = self._tally
+        tally, hides = self._tally, self._cache.notes.visibility.rules.has_rules
         if not succeeded:
             error = type(self._failure).__name__
             log.warning("sync.cycle_failed", state=self.state.value, error=error)
-        elif self._hides:  # the other numbers would count hidden notes too
+        elif hides:  # the other numbers would count hidden notes too
             if tally.changed:
                 log.info("sync.cycle_done", stored=tally.stored, removed=tally.removed)
         elif tally.changed or tally.deferred:
@@ -263,15 +258,11 @@ class CycleRunner:
                 deferred=tally.deferred,
                 fetched=tally.fetched,
             )
-        if not self._hides:  # nobody can tell whether the policy shows them
+        if not hides:  # nobody can tell whether the policy shows them
             with suppress(CacheError):
                 if (count := self._progress.left_out) > self._logged_left_out:
                     self._logged_left_out = count
                     log.warning("sync.notes_left_out", count=count)
-
-    @property
-    def _hides(self) -> bool:
-        return self._cache.notes.visibility.rules.has_rules
 
 
 async def _iterate(batches: Iterable[Batch]) -> AsyncGenerator[Batch, None]:

@@ -1,8 +1,7 @@
 """Define the sync cycle as a table: state and event give the next state. Pure.
 
-Rules of this file: every transition stands in ``TRANSITIONS`` and nowhere else; every state but the
-working ones is left only when it is DUE. It performs nothing; ``cycle_runner`` does the work of a state and
-turns what happened into the next event.
+Every transition stands in ``TRANSITIONS``; every state but the working ones is left only when it is DUE. ``cycle_runner``
+does the work of a state and turns what happened into the next event.
 """
 
 from __future__ import annotations

@@ -20,10 +20,12 @@ from mcp_notarium.domain.merge import merge_content
 from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.domain.write_scope import WriteScope
 from mcp_notarium.errors import (
+    IdTaken,
     InvalidRequest,
     NotariumError,
     NoteNotFound,
     OutcomeUnknown,
+    StoreProtocolError,
     StoreRejected,
     VersionConflict,
 )
@@ -36,7 +38,6 @@ from mcp_notarium.sync.note_fetch import get_for_replay, get_newest, get_proven
 from mcp_notarium.sync.write_decisions import (
     Asked,
     Attempt,
-    Case,
     Fact,
     Held,
     View,
@@ -56,14 +57,7 @@ class PerhapsRenamed(OutcomeUnknown):
 class HeadReader:
     """Read the heads of notes for writes."""
 
-    def __init__(
-        self,
-        cache: Cache,
-        store: Store,
-        *,
-        journal: Journal,
-        scope: WriteScope,
-    ) -> None:
+    def __init__(self, cache: Cache, store: Store, *, journal: Journal, scope: WriteScope) -> None:
         self._cache = cache
         self._scope = scope
         self.scoped = scope.has_rules
@@ -119,8 +113,9 @@ class HeadReader:
         if isinstance(head, Tombstone) or not self._journal.sees_revision(head):
             return view.holding(Held.NOTHING)  # hidden elsewhere: it is gone to the caller here
         await self._require_change(head)
+        exact = Fact.EXACT in asked.facts
         # defence: undo-of-known-revision-only =False
-        moved = asked.exact and (head.etag != view.seen or self._has_moved(note))
+        moved = exact and (head.etag != view.seen or self._has_moved(note))
         unchanged = head.etag if head.content == note.content and not moved else None
         held, wanted = held_for_update(
             head,
@@ -129,13 +124,14 @@ class HeadReader:
             sent=write.content,
             wanted=write.content,
             taken=self._journal.is_taken(head),
+            repeated=bool(asked.act and asked.act.steps.earlier),
         )
         view = view.holding(held)
         if held not in (Held.BASE, Held.MERGEABLE):
             return view
         if held is Held.MERGEABLE and not self._journal.sees(write.note_id, wanted):
             return view.but(Fact.HIDDEN)
-        if held is Held.MERGEABLE and asked.exact:
+        if held is Held.MERGEABLE and exact:
             return view
         return await self._draft(view, head, wanted)
 
@@ -176,18 +172,18 @@ class HeadReader:
         write = replace(write, base_etag=view.seen, body=body)
         return replace(view.holding(Held.BASE), write=write)
 
-    async def look_again(self, write: PendingWrite, *, listed: bool) -> View:
+    async def look_again(self, view: View, *, listed: bool) -> View:
         """Read the note before a repeated attempt; see ``WriteAttempt.repeated``."""
-        write, head, other = await self._find(write, listed=listed)
+        write, head, other = await self._find(view.write, listed=listed)
         if not listed and self._may_be_renamed(write, head):
             raise PerhapsRenamed(
                 "the note is not under its name: a listing must tell whether it was renamed",
                 details={"id": write.note_id, "write_id": write.write_id},
             )
-        view = View(write, Case(write.kind, Attempt.REPEATED, Held.NOTHING), head)
+        view = replace(view, write=write, head=head)
         if write.kind is WriteKind.UPDATE and (other or isinstance(head, Tombstone)):
-            kept = write.copied or not self._has_text_to_keep(write)
-            return view.but(Fact.COPIED) if kept else view
+            kept = write.copied or self._has_answer(write) or not self._has_text_to_keep(write)
+            return view.but(Fact.KEPT) if kept else view
         if write.kind is WriteKind.DELETE:
             if other:
                 return view.holding(Held.CLASHING)
@@ -198,13 +194,16 @@ class HeadReader:
         else:
             view = await self._look_for_changed(view, cast("Revision", head))
         doubtful = view.case.held in (Held.NOTHING, Held.CLASHING)
-        return view.holding(Held.OURS) if doubtful and self._has_answer(write) else view
+        return view.but(Fact.KEPT) if doubtful and self._has_answer(write) else view
 
     def _has_answer(self, write: PendingWrite) -> bool:
-        """Tell whether a process that was too slow to keep the entry has stored the answer: nothing else changes the note here meanwhile."""
+        """Tell whether a process that was too slow to keep the entry has stored the answer."""
         known = self._cache.notes.base(write.note_id)
-        sent = self._store.revision_of(write.note_id, write.body).content
-        return known is not None and known.content == sent and self._base_of(write) is None
+        same = known is not None and known.content == self._sent(write)
+        return same and self._base_of(write) is None
+
+    def _sent(self, write: PendingWrite) -> Content:
+        return self._store.revision_of(write.note_id, write.body).content
 
     async def _look_for_created(self, view: View, head: Revision | Tombstone) -> View:
         write, named = view.write, self._store.traits.ids.named
@@ -240,14 +239,14 @@ class HeadReader:
         in_part = changed and has_arrived_in_part(base=base, sent=sent, stored=head.content)
         held, wanted = (Held.MERGEABLE, content) if in_part else (held, wanted)
         if held is Held.OURS and self._merges and not write.copied:
-            view = replace(view, lacking=await self._find_lacking(write, head, base))
+            lacking = await self._find_lacking(write, head, base)
+            view = replace(view, lacking=lacking).but(Fact.LACKING) if lacking else view
         if held is not Held.CLASHING:
             held, wanted = self._lead_on(write, head, held, wanted)
         if base is not None and is_rewritten(self._store, self._journal, head, sent):
             held = Held.OURS
-        view = (view.but(Fact.COPIED) if write.copied else view).holding(held)
+        view = (view.but(Fact.KEPT) if write.copied else view).holding(held)
         if not self._journal.sees_revision(head):
-            view = view.but(Fact.HIDDEN)
             wanted = replace(wanted, tags=head.content.tags)  # the policy hides it now: keep it so
         if write.replaced is not None and held in (Held.BASE, Held.OURS):
             return await self._look_beside(view, head)
@@ -335,12 +334,39 @@ class HeadReader:
         return replace(view, write=write, changed=True)
 
     async def look_after_refusal(self, view: View, error: NotariumError) -> View:
-        """Read what is there instead of the revision that was to be removed. ``error``: what the store has said."""
-        write = view.write
+        """Name what the store holds by why it has not taken a write, or raise ``error`` if that tells nothing."""
+        write, kind, attempt = view.write, view.write.kind, view.case.attempt
+        first, repeated = attempt is Attempt.FIRST, attempt is Attempt.REPEATED
+        view = replace(view, error=error)
+        if kind is WriteKind.DELETE and isinstance(error, VersionConflict | StoreRejected):
+            return await self._look_after_refused_removal(view)
+        if isinstance(error, IdTaken) and (kind is WriteKind.CREATE or first or repeated):
+            came = kind is WriteKind.CREATE and repeated and isinstance(view.head, Tombstone)
+            return view.holding(Held.SINCE if came else Held.TAKEN)
+        if isinstance(error, NoteNotFound) and kind is WriteKind.CREATE:
+            if repeated:  # the store remembers the write
+                gone = replace(view, head=Tombstone(write.note_id))
+                return gone.holding(Held.NOTHING).but(Fact.KEPT)
+            error = StoreProtocolError(
+                "the note store confirmed the new note and then reported that it does not exist"
+            )
+        if isinstance(error, NoteNotFound) and kind is WriteKind.UPDATE and first:
+            gone = replace(view, head=Tombstone(write.note_id), seen=write.base_etag)
+            return gone.holding(Held.NOTHING)
+        changed = isinstance(error, VersionConflict | NoteNotFound)
+        if changed and (repeated or (first and kind is WriteKind.UPDATE)):
+            return view.holding(Held.SINCE)
+        if not first:
+            raise error
+        return replace(view, error=error).holding(Held.REFUSING)
+
+    async def _look_after_refused_removal(self, view: View) -> View:
+        """Read what is there instead of the revision that was to be removed."""
+        write, refusing = view.write, isinstance(view.error, StoreRejected)
         if view.case.attempt is Attempt.REPEATED:
             head = await get_newest(self._store, write.note_id)
             unchanged = isinstance(head, Revision) and head.etag == write.base_etag
-            return replace(view, head=head).holding(Held.REFUSING if unchanged else Held.CLASHING)
+            return replace(view, head=head).holding(Held.REFUSING if unchanged else Held.SINCE)
         named, seen = self._store.traits.ids.named, self._cache.notes.etag(write.note_id)
         with suppress(NotariumError):
             newest = await get_proven(self._cache, self._store, write.note_id)
@@ -350,39 +376,24 @@ class HeadReader:
             self._journal.adopt(newest, seen=seen)  # the caller's next ``get`` shows the conflict
         if self._cache.shown(write.note_id) is None:
             return view.holding(Held.NOTHING)
-        refusing = isinstance(error, StoreRejected)
-        return replace(view, error=error).holding(Held.REFUSING if refusing else Held.CLASHING)
+        return view.holding(Held.REFUSING if refusing else Held.CLASHING)
 
     async def _find(
         self, write: PendingWrite, *, listed: bool
     ) -> tuple[PendingWrite, Revision | Tombstone, bool]:
-        """Return what the store holds in place of the note, and whether that is another note, which was made under its id since.
-
-        The entry has the new id of the note if that has another one.
-        """
+        """Return entry, head, and whether that is another note, made under this id since."""
         head, other = await get_for_replay(self._cache, self._store, write.note_id)
         # defence: renaming-looked-for
         if isinstance(head, Tombstone) and (moved := await self._find_moved(write, listed=listed)):
             write, head, other = self._journal.rename(write, moved.id), moved, False
-        if self._is_moved_by_others(write):
+        began = write.from_id if write.kind is WriteKind.UPDATE else ""
+        # defence: move-of-others-not-ours
+        if began and self._store.revision_of(began, write.body).id != write.note_id:
             write = self._journal.begin_here(write)
         return write, head, other
 
-    def _is_moved_by_others(self, write: PendingWrite) -> bool:
-        """Tell whether the note of a change has another id than it began with, which the change does not give it."""
-        # defence: move-of-others-not-ours =False
-        changes = write.kind is WriteKind.UPDATE and write.from_id
-        return bool(changes) and self._names(write.from_id, write) != write.note_id
-
-    def _names(self, note_id: str, write: PendingWrite) -> str:
-        """Return the id that a write gives to the note of this one."""
-        return self._store.revision_of(note_id, write.body).id
-
     async def _find_moved(self, write: PendingWrite, *, listed: bool) -> Revision | None:
-        """Find the note of a change that is not under its id; None: it is gone, or nobody can tell.
-
-        It was moved by the write, or by somebody else after the write: then it says what was sent.
-        """
+        """Find the note of a change that is not under its id; None: it is gone, or nobody can tell."""
         if write.kind is not WriteKind.UPDATE:
             return None
         sent = self._store.revision_of(write.note_id, write.body)
@@ -402,29 +413,22 @@ class HeadReader:
 
     def _may_be_renamed(self, write: PendingWrite, head: Revision | Tombstone) -> bool:
         """Tell whether the note that the write has made or changed may have another name by now."""
-        if not self._store.traits.ids.named:
-            return False
-        if isinstance(head, Tombstone) or write.kind is not WriteKind.CREATE:
-            return isinstance(head, Tombstone)
-        return head.content != self._store.revision_of(write.note_id, write.body).content
+        if isinstance(head, Tombstone) or not self._store.traits.ids.named:
+            return self._store.traits.ids.named
+        return write.kind is WriteKind.CREATE and head.content != self._sent(write)
 
     async def _find_renamed(self, write: PendingWrite, sent: Revision) -> Revision | None:
         """Find the note that an unanswered write has made, or written anew, and that has another name by now.
 
-        It says exactly what was sent and is not older than the write. Of a new note its title must be the same, too: notes from one
-        template have one text.
+        It says exactly what was sent and is not older; a new one has its title, too: notes from one template have one text.
         """
         new = write.kind is WriteKind.CREATE or not self._store.traits.ids.paths
         for note_id in self._cache.notes.ids_with_text(sent.content.text):
             found = await get_newest(self._store, note_id)
-            if isinstance(found, Tombstone):
-                continue
-            if found.content != replace(
-                sent.content, title=sent.content.title if new else found.content.title
-            ):
-                continue
-            if found.modified_at >= int(write.created_at):
-                return found
+            if isinstance(found, Revision) and found.modified_at >= int(write.created_at):
+                title = sent.content.title if new else found.content.title
+                if found.content == replace(sent.content, title=title):
+                    return found
         return None
 
     def _has_text_to_keep(self, write: PendingWrite) -> bool:
@@ -435,10 +439,7 @@ class HeadReader:
         return base is None or base.wording != write.content.wording
 
     def _wanted(self, write: PendingWrite, head: Revision) -> tuple[Content, Content]:
-        """Return what the store holds if the write has arrived, and what the note is to become.
-
-        A note that has its old name yet is not what was sent, whatever it says.
-        """
+        """Return what the store holds if the write has arrived, and what the note is to become."""
         stored, content = self._store.revision_of(write.note_id, write.body), write.content
         sent = stored.content if stored.id == head.id else content
         if head.content.text == stored.content.text:
@@ -457,10 +458,9 @@ class HeadReader:
             return known
         if self._store.traits.versions is not Versions.BY_ETAG or write.base_etag is None:
             return None
-        try:
+        with suppress(NoteNotFound):
             return (await self._store.get(write.note_id, etag=write.base_etag)).content
-        except NoteNotFound:
-            return None
+        return None
 
     async def _read_newest(self, view: View, asked: Asked) -> Revision | Tombstone:
         """Return the newest revision: that of the index, if the store compares it before it writes."""
@@ -480,7 +480,7 @@ class HeadReader:
         """Tell whether the write gives the note no id that another one has, or that rules hide."""
         if not self._store.traits.ids.named:
             return True
-        new_id = self._names(write.note_id, write)
+        new_id = self._store.revision_of(write.note_id, write.body).id
         if new_id == write.note_id:
             return True
         known = self._cache.standing(new_id) != (None, False)

@@ -21,6 +21,7 @@ from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.hidden_notes import VisibilityFilter
 from mcp_notarium.storage.kept_versions import KeptVersions
 from mcp_notarium.stores.contract import SEEDED, Store, Versions
+from mcp_notarium.sync.write_decisions import View
 
 # defence: profile-judges-writes False=True
 REPLAYING: ContextVar[bool] = ContextVar("replaying", default=False)
@@ -43,7 +44,7 @@ class Journal:
     ) -> None:
         self._cache = cache
         self._store = store
-        self._owner = owner
+        self.owner = owner
         self._lease = lease
         self._owner_ended = owner_ended
         self.versions = KeptVersions(cache, store)
@@ -69,8 +70,7 @@ class Journal:
     ) -> PendingWrite:
         """Make an entry leased to this process from now on; it is not recorded yet.
 
-        ``over`` None: a first attempt gets its body when the head of the note is known; that of a new note has it at once.
-        ``write_id`` None: a new one.
+        ``over`` None: a first attempt gets its body when the head of the note is known. ``write_id`` None: a new one.
         """
         now = self._cache.clock()
         composed = over is not None or kind is WriteKind.CREATE
@@ -82,7 +82,7 @@ class Journal:
             content=content,
             body=self.compose(over, content) if composed else b"",
             created_at=now,
-            owner=self._owner,
+            owner=self.owner,
             lease_until=now + self._lease,
             copied=copied,
             repair=repair,
@@ -96,29 +96,18 @@ class Journal:
         return self._store.compose(base, content, now=self._cache.clock())
 
     def make_id(self, content: Content, *, seed: str, attempt: int) -> str:
-        """Make the id of a new note: one that no note has, if rules hide notes.
-
-        Otherwise a taken name that no visible note has would betray a hidden note.
-        """
+        """Make the id of a new note: a free one where rules hide notes, which a taken one would betray."""
         hides = self._judge.rules.has_rules
         return self._store.new_id(content, seed=seed, attempt=attempt + (SEEDED if hides else 0))
 
-    def record(
-        self,
-        write: PendingWrite,
-        *,
-        act: Act | None,
-        base: Revision | None = None,
-        seen: str | None = None,
-        following: Sequence[PendingWrite] = (),
-    ) -> bool:
-        """Record the entry, with the revision ``base`` it was made from and those ``following`` it; flush it next.
+    def record(self, view: View, act: Act | None, following: Sequence[PendingWrite]) -> bool:
+        """Record the entry of a first attempt, with the revision it was made from and those ``following`` it; flush it next.
 
         The audit record of ``act`` is in the same transaction. Raises ``NotRecorded`` with neither stored, and ``InvalidRequest``:
         see :meth:`KeptVersions.require_room`.
-        False, and nothing is recorded, if the note has another entry by now, or the index no longer
-        holds the revision ``seen`` that it held when the caller looked.
+        False, and nothing is recorded, if the note has another entry by now, or the index another revision.
         """
+        write, base, seen = view.write, view.base, view.seen
         # Another revision gets a version with it, which must not be used again after a loss of power.
         is_news = base is not None and seen != base.etag
         begun = (
@@ -184,7 +173,7 @@ class Journal:
         """
         with self._cache.transaction(durable=True):
             entry = self._cache.journal.get(write.write_id)
-            if entry is None or entry.owner != self._owner:
+            if entry is None or entry.owner != self.owner:
                 self._ends_flushed.discard(write.write_id)
                 return None
             self._cache.journal.drop(write.write_id)
@@ -231,7 +220,7 @@ class Journal:
             if entry is None:
                 self._ends_flushed.discard(write.write_id)
                 return False
-            ours = entry.owner == self._owner
+            ours = entry.owner == self.owner
             if storing is not None and (ours or self._is_behind(write, storing)):
                 kept = stored and self.versions.keep_replaced(entry, storing, own=own)
                 self._apply_answer(entry, storing, kept=kept)
@@ -281,8 +270,8 @@ class Journal:
 
     def waits(self, write: PendingWrite) -> bool:
         """Tell whether another entry must be finished before this one: links follow a renaming, and wait for any that is on its way."""
-        first = write.after and self._cache.journal.get(write.after)
-        return bool(first) or (bool(write.after) and self._is_renaming())
+        first = self._cache.journal.get(write.after) if write.after else None
+        return first is not None or (bool(write.after) and self._is_renaming())
 
     def find_moved_links(self, write: PendingWrite, note_id: str) -> dict[Link, str | None]:
         """Return what links must become that an entry writes into a note, and whose note was renamed once more since."""
@@ -309,13 +298,10 @@ class Journal:
         return False
 
     def release(self, write: PendingWrite) -> None:
-        """End the lease, so that any process may finish the entry.
-
-        Others wait until the lease runs out if that cannot be recorded now.
-        """
+        """End the lease, so that any process may finish the entry; at its time if that fails."""
         self._ends_flushed.discard(write.write_id)
         with suppress(CacheError):
-            self._cache.journal.renew(write.write_id, owner=self._owner, lease_until=0.0)
+            self._cache.journal.renew(write.write_id, owner=self.owner, lease_until=0.0)
 
     def leave(self, write: PendingWrite) -> None:
         """Let the end of an entry be flushed with its commit, as its caller has left."""
@@ -328,7 +314,7 @@ class Journal:
         now = self._cache.clock()
         claimed = self._cache.journal.claim(
             write.write_id,
-            owner=self._owner,
+            owner=self.owner,
             now=now,
             lease_until=now + self._lease,
             latest=now + LONGEST_LEASE,
@@ -341,8 +327,11 @@ class Journal:
 
     def can_claim(self, write: PendingWrite) -> bool:
         """Tell whether :meth:`claim` would succeed now."""
-        mine = write.owner == self._owner
-        return mine or not self._is_leased(write) or self._owner_ended(write.owner)
+        return not self._is_leased(write) or self.may_take_from(write.owner)
+
+    def may_take_from(self, owner: str) -> bool:
+        """Tell whether what this process has begun may be finished here: it is this one, or has ended."""
+        return owner == self.owner or self._owner_ended(owner)
 
     def _is_leased(self, write: PendingWrite) -> bool:
         now = self._cache.clock()

@@ -35,10 +35,7 @@ def make_link_writes(
     renaming: PendingWrite,
     links: Mapping[str, Changes],
 ) -> list[PendingWrite]:
-    """Make an entry for each note with ``links``, to follow ``renaming``.
-
-    A note is left out that has an unanswered write, or that cannot hold the new links.
-    """
+    """Make an entry to follow ``renaming`` for each note with ``links`` that can take one now."""
     made = []
     for note_id, changes in links.items():
         base = cache.notes.base(note_id)
@@ -90,18 +87,11 @@ class CardMoves:
     """Record, do and finish such moves, in a store with folders; others have no canvases."""
 
     def __init__(
-        self,
-        cache: Cache,
-        store: Store,
-        *,
-        owner: str,
-        owner_ended: Callable[[str], bool],
-        on_step: Callable[[str], None],
+        self, cache: Cache, store: Store, *, journal: Journal, on_step: Callable[[str], None]
     ) -> None:
         self._cache = cache
         self._folders = cast("FolderStore", store)  # no other store gives them cards
-        self._owner = owner
-        self._owner_ended = owner_ended
+        self._journal = journal
         self._on_step = on_step
         self._active: set[str] = set()
 
@@ -109,15 +99,12 @@ class CardMoves:
     async def following(
         self, old: str, new: str, canvases: Mapping[str, Changes]
     ) -> AsyncIterator[CardsMoved]:
-        """Move cards after the renaming within; what is yielded holds in the end what became of the canvases.
-
-        A later cycle goes on if the outcome of the renaming is not known.
-        """
+        """Move cards after the renaming within; what is yielded holds in the end what became of them."""
         said = {
             one: [(link[0], link[1], target) for link, target in links.items()]
             for one, links in sorted(canvases.items())
         }
-        move = CardMove([old, *self.find_former_paths(old)], new, said, self._owner)
+        move = CardMove([old, *self.find_former_paths(old)], new, said, self._journal.owner)
         moved = CardsMoved()
         key = uuid.uuid4().hex
         self._active.add(key)
@@ -176,7 +163,7 @@ class CardMoves:
         return any(key in self._active or not self._is_free(move) for key, move in moves)
 
     def _is_free(self, move: CardMove) -> bool:
-        return move.owner in ("", self._owner) or self._owner_ended(move.owner)
+        return not move.owner or self._journal.may_take_from(move.owner)
 
     async def finish(self) -> None:
         """Finish the recorded moves that no running process works on. Raises ``StoreError``, ``CacheError``."""
@@ -196,7 +183,7 @@ class CardMoves:
             move = self._moves().get(key)
             if move is None or key in self._active or not self._is_free(move):
                 return None
-            move = replace(move, owner=self._owner)
+            move = replace(move, owner=self._journal.owner)
             self._put(key, move)
         self._active.add(key)
         return move

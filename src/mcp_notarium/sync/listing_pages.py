@@ -1,8 +1,6 @@
 """Read a listing of the store to its end, page by page, and load the whole index again.
 
-It stores nothing and trusts nothing: a listing that repeats itself or never ends is an error.
-
-Nothing is emptied while the store cannot be read. Unfinished writes keep their bases.
+It trusts nothing: a listing that repeats itself or never ends is an error. Nothing is emptied while the store cannot be read.
 """
 
 from __future__ import annotations
@@ -21,9 +19,6 @@ from mcp_notarium.stores.contract import ListingPage, Store, is_usable
 FIRST_PAGE = 100
 """Small, so that the newest notes can be read after one short request."""
 PAGE = 1000
-READ_AHEAD = 1
-"""Pages that wait while another is being read, and one is being stored."""
-MOST_PAGES = 20_000
 MOST_NOTES = 500_000
 """A sweep has the ids of all of them in memory: some 150 MB."""
 MOST_EMPTY = 20
@@ -54,7 +49,7 @@ async def pages(store: Store, listing: Listing) -> Pages:
     mark, size = listing.mark, listing.first
     seen: set[str] = set()
     listed = empty = 0
-    for _ in range(MOST_PAGES):
+    while True:
         page = await _page(store, listing, mark=mark, size=size)
         yield page
         if page.next_mark is None:
@@ -62,12 +57,11 @@ async def pages(store: Store, listing: Listing) -> Pages:
         if not page.next_mark or page.next_mark in seen:
             raise StoreProtocolError("a listing of the note store repeats itself")
         seen.add(page.next_mark)
-        listed += len(page.entries)
+        listed += len(page.entries) + page.left_out
         empty = 0 if page.entries or page.left_out else empty + 1
         if listed > MOST_NOTES or empty > MOST_EMPTY:
-            break
+            raise StoreProtocolError("a listing of the note store has no end")
         mark, size = page.next_mark, PAGE
-    raise StoreProtocolError("a listing of the note store has no end")
 
 
 async def _page(store: Store, listing: Listing, *, mark: str | None, size: int) -> ListingPage:
@@ -85,37 +79,22 @@ async def _page(store: Store, listing: Listing, *, mark: str | None, size: int) 
 
 
 async def read_ahead(store: Store, listing: Listing) -> Pages:
-    """Yield the same pages, read while the caller stores the one before."""
-    ready: asyncio.Queue[ListingPage | Exception | None] = asyncio.Queue(READ_AHEAD)
-    reader = asyncio.create_task(_read(store, listing, ready))
-    try:
-        while isinstance(item := await ready.get(), ListingPage):
-            yield item
-        if item is not None:
-            raise item
-    finally:
-        reader.cancel()
-        await asyncio.wait({reader})
-
-
-async def _read(
-    store: Store, listing: Listing, ready: asyncio.Queue[ListingPage | Exception | None]
-) -> None:
-    """Put the pages into the queue, and in the end None or what was raised."""
-    end = None
-    try:
-        async with aclosing(pages(store, listing)) as all_pages:
-            async for page in all_pages:
-                await ready.put(page)
-    except Exception as error:  # noqa: BLE001 - raised again by the reader of the queue
-        end = error
-    await ready.put(end)
+    """Yield the same pages, each read while the caller stores the one before."""
+    async with aclosing(pages(store, listing)) as all_pages:
+        coming = asyncio.ensure_future(anext(all_pages, None))
+        try:
+            while (page := await coming) is not None:
+                coming = asyncio.ensure_future(anext(all_pages, None))
+                yield page
+        finally:
+            coming.cancel()
+            await asyncio.wait({coming})
 
 
 async def reload_index(cache: Cache, store: Store, act: Act | None = None) -> None:
-    """Empty the index, so that the next cycle loads everything; unfinished writes stay.
+    """Empty the index, so that the next cycle loads everything; unfinished writes stay. ``act`` is recorded with it.
 
-    ``act`` is recorded with it. Raises what the store raises, with nothing emptied, if it cannot be read.
+    Raises what the store raises, with nothing emptied, if it cannot be read.
     """
     # defence: reload-asks-store-first
     await store.list_page(since=None, mark=None, limit=1, with_content=False)
@@ -151,10 +130,7 @@ async def _get_newest(store: Store, note_id: str) -> Revision | None:
 
 
 def _base_again(base: Revision, newest: Revision | None) -> Revision:
-    """Return the base as it reads now.
-
-    Only the content is needed if the store has another revision: no codec reads the old ``raw`` again.
-    """
+    """Return the base as it reads now: no codec reads an old ``raw`` again."""
     if newest is not None and newest.etag == base.etag:  # defence: reload-reads-bases-again
         return newest
     return replace(base, raw=b"")

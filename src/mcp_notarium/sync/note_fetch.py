@@ -50,20 +50,19 @@ class NoteFetcher:
     def __init__(self, cache: Cache, store: Store, *, stopwatch: Callable[[], float]) -> None:
         self._cache = cache
         self._store = store
-        self._backoff = ItemBackoff(stopwatch)
+        self.backoff = ItemBackoff(stopwatch)
 
     def select(self, remotes: Iterable[Remote]) -> list[Remote]:
         """Return the notes to ask for now: the healthy ones, then at most ``FETCHES`` that failed before."""
-        allowed = [remote for remote in remotes if not self.blocks(remote.id)]
-        healthy = [remote for remote in allowed if not self._backoff.failures(remote.id)]
-        failing = [remote for remote in allowed if self._backoff.failures(remote.id)]
+        allowed = [remote for remote in remotes if not self.backoff.blocks(remote.id)]
+        healthy = [remote for remote in allowed if not self.backoff.failures(remote.id)]
+        failing = [remote for remote in allowed if self.backoff.failures(remote.id)]
         return [*healthy, *failing[:FETCHES]]
 
     async def fetch(self, remotes: Iterable[Remote]) -> dict[str, Confirmed]:
         """Fetch the note of each statement; failing and outdated ones are left out of the result.
 
-        Raises the store's error if no other request was answered since one failed and a request
-        about all notes fails as well.
+        Raises the store's error if nothing else was answered since one failed, and a request about all notes fails as well.
         """
         slots = asyncio.Semaphore(FETCHES)
         asked = _Round()
@@ -82,34 +81,31 @@ class NoteFetcher:
             await check_store_serves(self._cache, self._store)
         return asked.answers
 
-    def blocks(self, note_id: str) -> bool:
-        """Tell whether to skip this note now: it failed recently."""
-        return self._backoff.blocks(note_id)
-
     async def _ask(self, remote: Remote, asked: _Round) -> None:
         note_id = remote.id
-        doublings = min(self._backoff.failures(note_id), 16) if isinstance(remote, Missing) else 0
+        doublings = min(self.backoff.failures(note_id), 16) if isinstance(remote, Missing) else 0
         seconds = min(ITEM_SECONDS * 2.0**doublings, LONGEST_ITEM_SECONDS)
-        seen = self._cache.notes.last_seen_etag(note_id)
+        seen, told = self._cache.notes.last_seen_etag(note_id), [remote]
         try:
             async with asyncio.timeout(seconds):
                 answer = await get_newest(self._store, note_id)
                 known = self._cache.notes.base(note_id)
                 if known is not None and _contradicts(self._store, known, answer):
                     # A copy of before, or a note that was made again: that one says the same once more.
+                    told += [answer] if isinstance(answer, Revision) else []
                     answer = await get_newest(self._store, note_id)
         except (StoreProtocolError, StoreRejected) as error:
-            self._backoff.record_failure(note_id, error)  # an answer, but about this note alone
+            self.backoff.record_failure(note_id, error)  # an answer, but about this note alone
         except (StoreError, LoginRequired) as error:
-            self._backoff.record_failure(note_id, error)
+            self.backoff.record_failure(note_id, error)
             asked.served = False
         except TimeoutError:
-            self._backoff.record_failure(note_id)
+            self.backoff.record_failure(note_id)
             asked.served = False
         else:
             asked.served = True
-            self._backoff.record_success(note_id)
-            if not lags_behind(answer, remote):
+            self.backoff.record_success(note_id)
+            if not any(lags_behind(answer, one) for one in told):
                 asked.answers[note_id] = Confirmed(answer, seen)
 
 
@@ -179,10 +175,7 @@ def _contradiction_error() -> StoreProtocolError:
 
 
 async def _is_told(cache: Cache, store: Store, newest: Revision | Tombstone) -> bool:
-    """Tell whether the feed, if there is one, has told of this revision or removal.
-
-    A lost cursor proves no removal: the listing that follows it tells.
-    """
+    """Tell whether the feed, if any, has told of it. A lost cursor proves no removal."""
     cursor = cache.sync_state.cursor()
     if Changes.FEED not in store.traits.changes or cursor is None:
         return True

@@ -1,7 +1,7 @@
 """Serialize writes per note, also after a cancellation, and limit how many write at once.
 
 A write that was passed to the store is never interrupted: it runs to its end in a task of its own.
-Until then the note stays locked, and the call keeps its place.
+The note stays locked until then, and the call keeps its place.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -26,8 +27,6 @@ class NoteLock:
         self._on_start = on_start
         self._cancelled = False
         self.task: asyncio.Task[Any] | None = None
-        self.result: Any = None
-        """How the write has ended that is stored, also if its caller has left by then."""
 
     @property
     def is_busy(self) -> bool:
@@ -35,10 +34,7 @@ class NoteLock:
         return self.task is not None and not self.task.done()
 
     async def run_cancellable(self, work: Coroutine[Any, Any, T], act: Act | None) -> T:
-        """Run a write. It returns at once if the caller is cancelled.
-
-        The work then goes on if its request may have left, as the rest of ``act``; otherwise it sends nothing.
-        """
+        """Run a write; if its caller leaves, return at once: it goes on as the rest of ``act``, or sends nothing."""
         before = WITHDRAWN.set(lambda: self._cancelled)
         task = asyncio.create_task(work)  # the task copies the variable
         WITHDRAWN.reset(before)
@@ -60,19 +56,13 @@ class NoteLock:
         return await asyncio.shield(task)
 
 
+@dataclass(slots=True)
 class _Call:
     """Hold what a writing call waits for or keeps until it has ended."""
 
-    def __init__(self) -> None:
-        self.sent: asyncio.Task[Any] | None = None
-        self.held: list[asyncio.Lock | asyncio.Semaphore] = []
-        self.ended = asyncio.Event()
-
-    def end(self) -> None:
-        """Let the next ones begin."""
-        for one in self.held:
-            one.release()
-        self.ended.set()
+    sent: asyncio.Task[Any] | None = None
+    held: list[asyncio.Lock | asyncio.Semaphore] = field(default_factory=list)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class NoteLocks:
@@ -109,7 +99,9 @@ class NoteLocks:
 
     def _end(self, call: _Call) -> None:
         self._ended += 1
-        call.end()
+        for one in call.held:
+            one.release()
+        call.ended.set()
 
     @property
     def is_called(self) -> bool:

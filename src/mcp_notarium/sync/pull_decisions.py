@@ -1,8 +1,7 @@
 """Decide, note by note, how to reconcile what we hold with what the store says. Pure: values in, actions out.
 
-Rules of this file: everything that decides about one note stands in ``CHANGES``; everything that
-decides about removals stands in ``plan_sweep`` and ``check_removals``. It does not read the database,
-ask the store or know how long anything takes; ``batch_apply`` carries the decisions out.
+Everything that decides about one note stands in ``CHANGES``; everything that decides about removals in ``plan_sweep`` and
+``check_removals``. ``batch_apply`` carries the decisions out.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ REMOVAL_COUNT = 10
 SWEEP_SHARE = 0.10
 """In larger accounts this share of all notes may be missing from a full listing."""
 _SAME_SECOND = 1.0
+_REMOVED = 2**62
 TOMBSTONE_SHARE = 0.50
 """The share that one answer of the change feed may remove: tombstones are stated, not inferred."""
 
@@ -31,6 +31,8 @@ class Missing:
     """Say that a full listing, or the last answer, does not mention this note: ask the store."""
 
     id: str
+    told: int = 0
+    """The version that the store has told of it before (:func:`told_version`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,11 +202,7 @@ def plan(known: Known | None, remote: Remote, *, pending: bool) -> Action:
 
 
 def contradicts(known: Revision, answer: Revision, *, dated: bool) -> bool:
-    """Tell whether the answer cannot be what the note is after ``known``, as far as that can be known.
-
-    ``dated``: a note keeps its date of making. A note that was removed and made again contradicts as well, until
-    a sync has seen that.
-    """
+    """Tell whether the note cannot be so after ``known``; ``dated``: it keeps its date of making."""
     if known.server_version is None or answer.server_version is None:
         return False
     if answer.server_version == known.server_version:
@@ -215,15 +213,22 @@ def contradicts(known: Revision, answer: Revision, *, dated: bool) -> bool:
 
 
 def lags_behind(answer: Revision | Tombstone, remote: Remote) -> bool:
-    """Tell whether a direct answer is older than what made us ask, as far as that can be known.
-
-    The note may also have been removed and made again in between; another request tells.
-    """
+    """Tell whether a direct answer is older than what made us ask, as far as that can be known."""
+    if isinstance(remote, Missing) and isinstance(answer, Revision):
+        return (answer.server_version or 0) < remote.told
     if not isinstance(remote, Revision | Entry):
         return False
     if isinstance(answer, Tombstone):
         return True
     return _compare(Known(remote.etag, remote.server_version), answer) is RemoteState.OLDER
+
+
+def told_version(remote: Remote) -> int:
+    """Return the version of which a statement tells: 0 for none, the highest of all for a removal."""
+    about = remote.answer if isinstance(remote, Confirmed) else remote
+    if isinstance(about, Tombstone):
+        return _REMOVED
+    return about.told if isinstance(about, Missing) else about.server_version or 0
 
 
 def deduplicate(remotes: Iterable[Remote]) -> tuple[Remote, ...]:
@@ -268,10 +273,7 @@ def find_renamed(
 def find_moved(
     known: Mapping[str, str], identities: Mapping[str, str], listed: Iterable[Revision | Entry]
 ) -> dict[str, str]:
-    """Return old id to new id of the hidden notes that are listed under another id, at the same revision.
-
-    Unlike :func:`find_renamed` it does not matter which notes stand under both ids.
-    """
+    """Return old id to new id of the hidden notes that are listed elsewhere at the same revision."""
     seen = {entry.id: entry for entry in listed}
     new = by_identity({i: e.identity for i, e in seen.items() if e.identity})
     return {

@@ -28,7 +28,7 @@ from mcp_notarium.sync.head_reader import PerhapsRenamed
 from mcp_notarium.sync.journal import REPLAYING, Journal
 from mcp_notarium.sync.note_fetch import ITEM_SECONDS, check_store_serves
 from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
-from mcp_notarium.sync.write_attempt import ROUNDS, WriteAttempt, is_final
+from mcp_notarium.sync.write_attempt import ROUNDS, WriteAttempt
 from mcp_notarium.sync.write_decisions import WriteOutcome, WriteResult
 from mcp_notarium.sync.write_errors import unknown_outcome
 
@@ -63,8 +63,8 @@ class Replay:
         self._attempt = attempt
         self._locks = locks
         self._sleep = sleep
-        self.created: dict[str, tuple[Content, WriteResult, str | None]] = {}
-        """Maps write_id to content, outcome and etag, for a caller who sends the same again."""
+        self._created: dict[Content, tuple[WriteResult, str | None]] = {}
+        """Maps what new notes were to be to outcome and etag, for a caller who sends the same again."""
         self._backoff = ItemBackoff(stopwatch)
         self._not_found: set[tuple[str, str]] = set()
         """Write_id and note id of entries whose note was not under its name before this cycle's listing."""
@@ -72,11 +72,9 @@ class Replay:
         """Locks of writes that took too long and go on; until they end their notes stay locked."""
 
     async def finish_all(self) -> Counter[WriteOutcome | None]:
-        """Finish every unfinished entry that nobody works on. One that fails or is slow delays no other.
+        """Finish every unfinished entry that nobody works on; count how each ended, None if it waits.
 
-        Count how each ended; None: it waits (it failed, or another process works on it). An entry that
-        failed is backed off from, longer each time. Raises the store's error if an entry fails and a
-        request about all notes fails as well.
+        Raises the store's error if one fails, and a request about all notes fails as well.
         """
         writes = self._cache.journal.in_flight()
         self._backoff.keep_only({write.write_id for write in writes})
@@ -90,10 +88,7 @@ class Replay:
         return await self._finish_each((w for w in writes if w.write_id in left), listed=listed)
 
     async def finish_earlier(self, note_id: str, lock: NoteLock) -> None:
-        """Finish the note's unanswered write before another one is made.
-
-        Raises ``StoreUnavailable`` if it stays unanswered, otherwise as :meth:`finish_of`.
-        """
+        """Finish the note's unanswered write, or raise ``StoreUnavailable``, before another is made."""
         try:
             await self.finish_of(note_id, lock)
         except OutcomeUnknown as error:
@@ -120,35 +115,19 @@ class Replay:
                 result = await lock.run_to_end(self._finish(claimed))
         raise CacheBusy("another process is saving this note")
 
-    def remember(self, write: PendingWrite, lock: NoteLock) -> None:
-        """Keep how a creation under this lock has ended that its caller has taken back: who sends the same again gets its note."""
-        if lock.result is not None:
-            self._keep_created(write, lock.result)
-
     def _keep_created(self, write: PendingWrite, result: WriteResult) -> None:
         if write.kind is WriteKind.CREATE and not write.copied:
-            if len(self.created) >= _MOST_CREATED:
-                del self.created[next(iter(self.created))]
-            etag = self._cache.notes.etag(result.note_id)
-            self.created[write.write_id] = write.content, result, etag
+            if len(self._created) >= _MOST_CREATED:
+                del self._created[next(iter(self._created))]
+            self._created[write.content] = result, self._cache.notes.etag(result.note_id)
 
     def _take_created(self, content: Content) -> WriteResult | None:
-        """Return once how a creation of ``content`` in doubt was stored; None: there is none.
-
-        None as well if the note has changed since.
-        """
-        for write_id, (asked, result, etag) in self.created.items():
-            if asked == content:
-                unchanged = self._cache.notes.etag(result.note_id) == etag
-                del self.created[write_id]
-                return result if unchanged else None
-        return None
+        """Return once how a creation of ``content`` in doubt was stored; None: there is none, or its note has changed since."""
+        result, etag = self._created.pop(content, (None, None))
+        return result if result and self._cache.notes.etag(result.note_id) == etag else None
 
     async def _finish(self, write: PendingWrite, *, listed: bool = False) -> WriteResult:
-        """Finish the entry, in a task of its own. The entry remains if this raises, free for the next attempt.
-
-        ``listed``: see :meth:`WriteAttempt.repeated`.
-        """
+        """Finish the entry, in a task of its own. It remains if this raises."""
         REPLAYING.set(True)
         try:
             if self._journal.waits(write):  # defence: links-wait-for-renaming
@@ -166,10 +145,7 @@ class Replay:
                 if kept is None:  # another process has finished it
                     return WriteResult(WriteOutcome.STORED, write.note_id, merged=True)
                 write = kept
-        except NotariumError as error:
-            if is_final(error):
-                self._journal.reject(write, error.message)
-                return WriteResult(WriteOutcome.REFUSED)
+        except NotariumError:
             self._journal.release(write)
             raise
         self._journal.release(write)
@@ -190,15 +166,13 @@ class Replay:
             and body in (None, write.body)
         )
         write = next(filter(self._journal.can_claim, same), None)
-        if write is None:
-            finished = self._take_created(content)
-            if finished is None or not self._can_answer(finished):
-                return None
-            if act is not None:
-                act.begin()
-            return finished
+        finished = self._take_created(content) if write is None else None
+        if write is None and (finished is None or not self.can_answer(finished)):
+            return None
         if act is not None:
             act.begin()
+        if write is None:
+            return finished
         async with self._locks.lock(write.note_id) as lock:
             try:
                 result = await self.finish_of(write.note_id, lock)
@@ -206,25 +180,22 @@ class Replay:
                 raise unknown_outcome(
                     "an earlier save of this note is unanswered", write
                 ) from error
-        _, result, _ = self.created.pop(write.write_id, (None, result, None))
+        result, _ = self._created.pop(write.content, (result, None))
         if result is None:  # another process has finished it
             note = self._cache.shown(write.note_id)
             if note is None:
                 return None
             sent = self._store.revision_of(note.id, write.body).content
             result = WriteResult(WriteOutcome.STORED, note.id, merged=note.content != sent)
-        return result if self._can_answer(result) else None
+        return result if self.can_answer(result) else None
 
-    def _can_answer(self, result: WriteResult) -> bool:
+    def can_answer(self, result: WriteResult) -> bool:
         """Tell whether the caller gets the note of an earlier creation, or must not make it again."""
         hides = result.stored and self._cache.seen.notes.visibility.rules.has_rules
         return hides or self._cache.shown(result.note_id) is not None
 
     async def _finish_each(
-        self,
-        writes: Iterable[PendingWrite],
-        *,
-        listed: AbstractSet[tuple[str, str]] = frozenset(),
+        self, writes: Iterable[PendingWrite], *, listed: AbstractSet[tuple[str, str]] = frozenset()
     ) -> Counter[WriteOutcome | None]:
         outcomes: Counter[WriteOutcome | None] = Counter()
         for write in writes:

@@ -55,10 +55,7 @@ LEADER_SILENT = "the process that syncs stores nothing any more; is the disk ful
 
 
 class Scheduler:
-    """Keep one database in step with the store, in this or another process.
-
-    Waits are measured by ``stopwatch``, which nobody sets.
-    """
+    """Keep one database in step with the store, in this or another process."""
 
     def __init__(
         self,
@@ -90,11 +87,7 @@ class Scheduler:
         self._woken = asyncio.Event()
 
     async def run(self) -> None:
-        """Wait until this process leads, then sync until cancelled.
-
-        Returns by itself only if the database is damaged or closed; its opener is told of
-        damage.
-        """
+        """Sync while this process leads, until it is cancelled, or the database is damaged or closed."""
         try:
             while True:
                 while not self._leader.acquire():
@@ -121,9 +114,8 @@ class Scheduler:
     async def sync_now(self, timeout: float) -> bool:  # noqa: ASYNC109 - a deadline across processes
         """Request a cycle that begins now, in the process that leads; True if it succeeded.
 
-        False if it failed or did not end within ``timeout`` seconds; :meth:`status` tells more. Requests again
-        while there is no answer: on a full disk the leader could not store one, and neither can this process.
-        Raises ``CacheFull``.
+        False if it did not within ``timeout`` seconds. Requests again without an answer: on a full disk there is none. Raises
+        ``CacheFull``.
         """
         number = self._progress.request_cycle()
         self._woken.set()
@@ -141,10 +133,7 @@ class Scheduler:
         return answer
 
     async def reset(self, *, act: Act | None = None) -> None:
-        """Empty the index and load everything again; unfinished writes stay. ``act`` is recorded with it.
-
-        Raises what the store raises, with nothing emptied, if it cannot be read.
-        """
+        """Empty the index and load everything again; see :func:`reload_index`."""
         await reload_index(self._cache, self._store, act)
         self.wake()
 
@@ -181,7 +170,11 @@ class Scheduler:
             state = await self._runner.work(event)
             if state is State.NEEDS_AUTH:
                 return
-            event = await self._rest(state)
+            if state is State.IDLE:
+                event = await self._listen()
+            else:
+                await (self._back_off() if state is State.BACKING_OFF else self._wait_halted())
+                event = Event.DUE
 
     async def _step_down(self) -> None:
         """Let another process lead. Idempotent."""
@@ -192,20 +185,11 @@ class Scheduler:
         self._leader.release()
 
     async def _hand_over_lead(self) -> None:
-        """Let other processes lead until there is a reason to try the login again.
-
-        That is a new token, a requested cycle that nobody runs, or five minutes.
-        """
+        """Let others lead until a new token, a cycle that nobody runs, or five minutes."""
         before = self._cache.sync_state.login_changes()
         await self._step_down()
         await self._sleep(HANDOVER_PAUSE)
         await self._wait(SLOW_RETRY, until=lambda: self._cache.sync_state.login_changes() != before)
-
-    async def _rest(self, state: State) -> Event:
-        if state is State.IDLE:
-            return await self._listen()
-        await (self._back_off() if state is State.BACKING_OFF else self._wait_halted())
-        return Event.DUE
 
     async def _wait_halted(self) -> None:
         """Rest after a mass loss: until somebody asks, minutes pass, or a store that tells of changes has one."""

@@ -46,16 +46,9 @@ class SyncStatus:
 
 
 def read_status(
-    cache: Cache,
-    *,
-    leading: State | None = None,
-    failure: NotariumError | None = None,
+    cache: Cache, *, leading: State | None = None, failure: NotariumError | None = None
 ) -> SyncStatus:
-    """Read the status from the database.
-
-    ``leading`` and ``failure`` are the state and the last error of this process if it leads; otherwise
-    those that the leader stored count.
-    """
+    """Read the status; ``leading`` and ``failure`` are those of this process if it leads."""
     facts = cache.sync_state.facts()
     complete = facts.progress.complete and facts.cursor is not None
     total, left_out = facts.progress.total, facts.left_out

@@ -27,7 +27,6 @@ from mcp_notarium.errors import (
     NoteUnreadable,
     OutcomeUnknown,
     StoreError,
-    StoreProtocolError,
     StoreRejected,
     StoreUnavailable,
     VersionConflict,
@@ -54,7 +53,6 @@ from mcp_notarium.sync.write_decisions import (
     Asked,
     Attempt,
     Case,
-    Fact,
     Held,
     Step,
     View,
@@ -84,7 +82,6 @@ ROUNDS = 4
 MOST_IDS = 20
 """Ids that are tried for one new note, where others may have taken them."""
 _AGAIN = WriteResult(WriteOutcome.AGAIN)
-_NOTHING = Content(text="")
 
 
 class WriteAttempt:
@@ -109,18 +106,14 @@ class WriteAttempt:
         self._guarded_by_us = store.traits.write_guard is WriteGuard.LAST_WRITER
 
     async def first(self, write: PendingWrite, asked: Asked, lock: NoteLock) -> WriteResult:
-        """Attempt what a caller waits for, who holds ``lock``. AGAIN: nothing is stored, because the note has changed meanwhile.
-
-        Raises what ``Writer.save`` and ``Writer.remove`` raise.
-        """
-        facts = {Fact.EXACT} if asked.exact else {Fact.FIXED} if asked.fixed else set()
-        view = View(write, Case(write.kind, Attempt.FIRST, Held.NOTHING, frozenset(facts)))
+        """Attempt what a caller waits for; AGAIN: nothing is stored. Raises what ``Writer`` raises."""
+        view = View(write, Case(write.kind, Attempt.FIRST, Held.NOTHING, asked.facts), asked)
         looks = write.kind is not WriteKind.CREATE or self._heads.scoped
         try:
             view = await self._heads.look_first(view, asked) if looks else view
         except (StoreError, LoginRequired) as error:
             raise add_outcome(error, _nothing_done(write)) from None
-        work = self._carry_out_act(view, asked, lock)
+        work = self._carry_out_act(view, asked)
         if self._store.traits.in_database:
             return await work
         try:
@@ -132,83 +125,104 @@ class WriteAttempt:
     async def following(self, write: PendingWrite, head: Revision | None = None) -> WriteResult:
         """Send what was recorded with another write, over ``head``. WAITING: it stays in the journal for the next cycle."""
         held = Held.NOTHING if write.kind is WriteKind.CREATE else Held.BASE
-        view = View(write, Case(write.kind, Attempt.FOLLOWING, held), head)
-        try:
-            result = await self._carry_out(view)
+        view = View(write, Case(write.kind, Attempt.FOLLOWING, held), head=head)
+        with suppress(NotariumError):
+            try:
+                result = await self._carry_out(view)
+            except StoreRejected as error:
+                result = await self._carry_out(_refused(view, error))
             if result.outcome is not WriteOutcome.AGAIN:
                 return result
-        except NotariumError as error:
-            if is_final(error):
-                with suppress(CacheError):
-                    self._journal.reject(write, error.message)
-                    return WriteResult(WriteOutcome.REFUSED)
         self._journal.release(write)
         return WriteResult(WriteOutcome.WAITING)
 
     async def repeated(self, write: PendingWrite, *, listed: bool) -> WriteResult:
-        """Attempt an entry that may have arrived. AGAIN: the note has changed meanwhile, the entry is kept.
+        """Attempt an entry that may have arrived; AGAIN: it is kept. Raises what the store raises.
 
-        ``listed``: a full listing was compared since the note was not found under its name. Raises
-        ``PerhapsRenamed`` if one is needed, and what the store raises.
+        Raises ``PerhapsRenamed`` unless ``listed``: a full listing was compared since the note was not found under its name.
         """
-        return await self._carry_out(await self._heads.look_again(write, listed=listed))
+        view = View(write, Case(write.kind, Attempt.REPEATED, Held.NOTHING))
+        try:
+            return await self._carry_out(await self._heads.look_again(view, listed=listed))
+        except StoreRejected as error:
+            return await self._carry_out(_refused(view, error))
 
     # What the table says is done.
 
-    async def _carry_out_act(self, view: View, asked: Asked, lock: NoteLock) -> WriteResult:
+    async def _carry_out_act(self, view: View, asked: Asked) -> WriteResult:
         """Do what the table says, and let the act of a caller who may have left know what becomes of it."""
-        act, before = asked.act, asked.act.outcome if asked.act else ""
-        if act is not None:
-            act.outcome = UNKNOWN
+        if (act := asked.act) is None:
+            return await self._carry_out(view)
+        before, act.outcome = act.outcome, UNKNOWN
         try:
-            result = await self._carry_out(view, asked)
+            result = await self._carry_out(view)
         except NotariumError as error:
-            if act is not None and not isinstance(error, OutcomeUnknown):
+            if not isinstance(error, OutcomeUnknown):
                 act.outcome = before
             raise
-        lock.result = result if result.stored else None
-        if act is not None:
-            act.outcome = FINISHED if result.stored and before != UNKNOWN else before
+        if result.stored:
+            etag = result.etag or self._cache.notes.etag(result.note_id)
+            act.steps.see_stored(result, etag)
+            act.outcome = UNKNOWN if before == UNKNOWN else FINISHED
+        elif result.outcome is WriteOutcome.AGAIN:
+            act.outcome = before
         return result
 
-    async def _carry_out(self, view: View, asked: Asked | None = None) -> WriteResult:
+    async def _carry_out(self, view: View) -> WriteResult:
         """Do what the table says."""
-        step = decide(view.case)
-        if step is Step.REFUSE:
-            raise self._refuse(view, cast("Asked", asked))
-        if step is Step.DONE:
-            return await self._finish(view, asked)
-        if step is Step.COPY:
-            head = cast("Revision | Tombstone", view.head)
-            return await self._follow(self._commit.keep_as_copy(view.write, instead=head))
-        if step is Step.NEW_ID:
-            return await self._take_new_id(view, asked)
-        if step is Step.KEEP_NAME:
-            return await self._keep_name(view)
-        if asked is not None and self._store.traits.in_database:
-            return await self._store_with_us(view, asked)
-        return await self._send(view, asked)
+        match step := decide(view.case):
+            case Step.PUSH:
+                return await self._send(view)
+            case Step.NEW_ID:
+                return await self._take_new_id(view)
+            case Step.KEEP_NAME:
+                return await self._keep_name(view)
+            case Step.COPY:
+                return await self._follow(self._commit.keep_as_copy(view))
+            case Step.PUT_BACK:
+                return await self._follow(self._commit.put_back(view))
+        return self._end(view, step)
 
-    async def _send(self, view: View, asked: Asked | None) -> WriteResult:
+    def _end(self, view: View, step: Step) -> WriteResult:
+        """End a write of which nothing is sent, or not again."""
+        write, head = view.write, view.head
+        if step is Step.REFUSE:
+            raise self._refuse(view, cast("Asked", view.asked))
+        if step is Step.LOOK:
+            return _AGAIN
+        if step is Step.REJECT:
+            self._journal.reject(write, cast("NotariumError", view.error).message)
+            return WriteResult(WriteOutcome.REFUSED)
+        if step is Step.DROP:
+            return self._commit.drop(write, head)
+        if view.asked is None:
+            return self._commit.finish_arrived(write, cast("Revision | Tombstone", head))
+        if head is not None:
+            self._journal.adopt(head, seen=view.seen)
+        return WriteResult(WriteOutcome.STORED, write.note_id, merged=isinstance(head, Revision))
+
+    async def _send(self, view: View) -> WriteResult:
         """Record what the journal does not say yet, push it, commit the answer, and send what follows."""
-        over = view.base.content if view.base else _NOTHING
+        over, asked = view.base.content if view.base else Content(""), view.asked
+        if asked and self._store.traits.in_database:
+            return await self._store_with_us(view, asked)
         following: Sequence[PendingWrite] = ()
         if asked and asked.links:
             following = make_link_writes(
                 self._cache, self._store, self._journal, view.write, asked.links
             )
-        recorded = await self._record(view, asked, following)
+        recorded = await self._record(view, following)
         if recorded is None:
             met = IdTaken if view.write.kind is WriteKind.CREATE else VersionConflict
             changed = met("the note has changed in the index")
-            return await self._meet_refusal(changed, view, asked) if asked else _AGAIN
+            return await self._meet_refusal(view, changed) if asked else _AGAIN
         view = replace(view, write=recorded)
         try:
             committed = await self._push_dated(view, over)
         except NOT_STORED as error:
             if asked is not None:
                 self._drop(view.write)
-            return await self._meet_refusal(error, view, asked)
+            return await self._meet_refusal(view, error)
         result = await self._follow(committed)
         if asked is None:
             return result
@@ -218,38 +232,14 @@ class WriteAttempt:
             return result
         return await self._send_links(following, result)
 
-    async def _meet_refusal(
-        self, error: NotariumError, view: View, asked: Asked | None
-    ) -> WriteResult:
-        """Decide again about a write that the store has certainly not taken, or raise why it has not."""
-        write, kind = view.write, view.write.kind
-        repeated = view.case.attempt is Attempt.REPEATED
-        if isinstance(error, IdTaken):
-            if kind is WriteKind.CREATE and repeated and isinstance(view.head, Tombstone):
-                return _AGAIN  # nothing had its id a moment ago: what has it now may be this very write
-            return await self._carry_out(view.holding(Held.TAKEN), asked)
-        if kind is WriteKind.DELETE and isinstance(error, VersionConflict | StoreRejected):
-            now = await self._heads.look_after_refusal(view, error)
-            decides = asked is not None or now.case.held is Held.REFUSING
-            return await self._carry_out(now, asked) if decides else _AGAIN
-        if kind is WriteKind.CREATE and isinstance(error, NoteNotFound):
-            if repeated:  # the store remembers the write: its note was removed after it arrived
-                return await self._finish(replace(view, head=Tombstone(write.note_id)), None)
-            error = StoreProtocolError(
-                "the note store confirmed the new note and then reported that it does not exist"
-            )
-        if asked and kind is WriteKind.UPDATE and isinstance(error, NoteNotFound):
-            gone = replace(view, head=Tombstone(write.note_id), seen=write.base_etag)
-            return await self._carry_out(gone.holding(Held.NOTHING), replace(asked, round=1))
-        changed = isinstance(error, VersionConflict | NoteNotFound)
-        if changed and (repeated or (asked and kind is WriteKind.UPDATE)):
-            return _AGAIN
-        raise add_outcome(error, _nothing_done(write)) if asked else error
+    async def _meet_refusal(self, view: View, error: NotariumError) -> WriteResult:
+        """Decide again about a write that the store has certainly not taken."""
+        return await self._carry_out(await self._heads.look_after_refusal(view, error))
 
-    async def _take_new_id(self, view: View, asked: Asked | None) -> WriteResult:
-        """Let a new note have the next id. A caller's has no entry yet: its lock is on the id, so the caller takes the next."""
+    async def _take_new_id(self, view: View) -> WriteResult:
+        """Let a new note have the next id; its caller takes it, who has a lock on the id."""
         write = view.write
-        if asked is not None:
+        if view.asked is not None:
             return _AGAIN
         ids = [
             self._journal.make_id(write.content, seed=write.write_id, attempt=number)
@@ -263,44 +253,32 @@ class WriteAttempt:
         return await self._carry_out(replace(view, changed=True).holding(Held.NOTHING))
 
     async def _keep_name(self, view: View) -> WriteResult:
-        """Give the note the text, where something else has taken its new name."""
+        """Let the note have the text, where something else has taken its new name."""
         write, head = view.write, cast("Revision", view.head)
         with self._cache.transaction():
             self._cache.journal.drop_following(write.write_id)
         named = replace(write.content, title=head.content.title)
         if named == head.content:
-            return await self._finish(view, None)
+            return await self._carry_out(view.holding(Held.OURS))
         view = await self._heads.redraft(view, head, named)
         return await self._carry_out(view.holding(Held.BASE))
-
-    async def _finish(self, view: View, asked: Asked | None) -> WriteResult:
-        """End a write that need not be sent, or not again; put back what an earlier attempt has taken from the note."""
-        write, head = view.write, view.head
-        if view.lacking is not None and view.base is not None:
-            return await self._follow(self._commit.put_back(write, view.base, view.lacking))
-        if asked is None:
-            return self._commit.finish_arrived(
-                write, head, overtaken=view.case.held is Held.OVERTAKEN
-            )
-        if head is not None:
-            self._journal.adopt(head, seen=view.seen)
-        return WriteResult(WriteOutcome.STORED, write.note_id, merged=isinstance(head, Revision))
 
     def _refuse(self, view: View, asked: Asked) -> NotariumError:
         """Make the error that tells the caller; the index gets what the store holds."""
         write, held, head = view.write, view.case.held, view.head
         named = self._store.traits.ids.named
+        if held is Held.REFUSING:
+            return add_outcome(cast("NotariumError", view.error), _nothing_done(write))
         if held is Held.TAKEN and write.kind is WriteKind.UPDATE:
             return name_taken_error(write.note_id)
-        if held is Held.REFUSING:
-            return add_outcome(cast("NotariumError", view.error), NOT_REMOVED)
         if held is Held.NOTHING and write.kind is WriteKind.DELETE:
             return add_outcome(gone_error(write.note_id), NOT_REMOVED)
         if held is Held.NOTHING:
             # Where ids are names the next listing takes it out of the index: it may have been renamed.
             if head is not None and not named:
                 self._journal.adopt(head, seen=view.seen)
-            if asked.round and self._cache.seen.notes.visibility.rules.has_rules:
+            began = asked.round or view.error is not None
+            if began and self._cache.seen.notes.visibility.rules.has_rules:
                 return out_of_sight_error(write.note_id, stored=False)
             return removed_error(write.note_id, renamed=named)
         if head is not None and held is not Held.OVERTAKEN:
@@ -311,21 +289,17 @@ class WriteAttempt:
 
     # Recording and sending.
 
-    async def _record(
-        self, view: View, asked: Asked | None, following: Sequence[PendingWrite]
-    ) -> PendingWrite | None:
+    async def _record(self, view: View, following: Sequence[PendingWrite]) -> PendingWrite | None:
         """Put an entry on the disk before it is sent, a new one with its audit record; return it as it is there.
 
         None: see :meth:`Journal.record` and :meth:`Journal.rebase`. Raises ``NotRecorded`` if the disk does not take a new one.
         """
-        write, base = view.write, view.base
+        write, base, asked = view.write, view.base, view.asked
         if asked is None:
             if not view.changed:
                 return write
             return self._journal.rebase(write, base=base, in_part=view.in_part)
-        if not self._journal.record(
-            write, act=asked.act, base=base, seen=view.seen, following=following
-        ):
+        if not self._journal.record(view, asked.act, following):
             return None
         try:
             await self._cache.flush()  # defence: write-flushed-before-sent
@@ -351,8 +325,7 @@ class WriteAttempt:
     async def _push(self, write: PendingWrite, base: Content, *, repeated: bool) -> Committed:
         """Push one recorded entry and commit the answer.
 
-        Raises what the store raised: one of ``NOT_STORED`` with the entry untouched, or
-        ``OutcomeUnknown`` with the entry released for any process.
+        Raises one of ``NOT_STORED`` with the entry untouched, or ``OutcomeUnknown`` with the entry released for any process.
         """
         if write.kind is WriteKind.DELETE:
             gone = () if self._store.traits.ids.named else (NoteNotFound,)
@@ -373,20 +346,17 @@ class WriteAttempt:
             WITHDRAWN.set(lambda: False)
         try:
             return await self._commit.commit(write, base, answer, repeated=repeated)
-        except StoreRejected as error:
+        except (StoreRejected, CacheError) as error:
             if repeated:
                 raise  # then the text stays as a rejected write
             self._journal.release(write)
             raise unknown_outcome(
-                "the write is stored, but a copy that follows from it cannot be", write
+                "the write is stored, but what follows from it cannot be", write
             ) from error
 
     @contextmanager
     def _sending(self, write: PendingWrite) -> Iterator[None]:
-        """Turn an error after which the store may have the write into ``OutcomeUnknown``.
-
-        A cancellation passes: the process may be going down, and the journal entry is all that is needed.
-        """
+        """Turn an error after which the store may have the write, but a cancellation, into ``OutcomeUnknown``."""
         self._on_step("recorded")
         try:
             yield
@@ -405,23 +375,17 @@ class WriteAttempt:
         self._on_step("pushed")
 
     async def _require_base(self, write: PendingWrite) -> None:
-        """Raise ``VersionConflict`` if the store no longer holds the base of the write.
-
-        For a store that overwrites whatever it has: what comes between this answer and the push can only
-        be noticed afterwards. Raises ``IdTaken`` for a new note and ``NoteNotFound`` for one that is gone.
-        """
+        """Raise ``VersionConflict``, ``IdTaken`` or ``NoteNotFound`` if the base is not there any more."""
         about = {"id": write.note_id}
         try:
             head = await get_newest(self._store, write.note_id)
-        except (StoreError, LoginRequired) as error:
-            if isinstance(error, NoteUnreadable):
-                if write.base_etag is None:
-                    raise IdTaken("something else has this name", details=about) from None
-                raise StoreUnavailable(
-                    error.message, resolution_hint=error.resolution_hint
-                ) from None
-            if isinstance(error, NOT_STORED):
-                raise
+        except NoteUnreadable as error:
+            if write.base_etag is None:
+                raise IdTaken("something else has this name", details=about) from None
+            raise StoreUnavailable(error.message, resolution_hint=error.resolution_hint) from None
+        except NOT_STORED:
+            raise
+        except StoreError as error:
             raise StoreUnavailable("the note store did not answer before the write") from error
         if isinstance(head, Tombstone):
             if write.base_etag is not None:
@@ -455,10 +419,7 @@ class WriteAttempt:
         return replace(result, relinked=sent, waiting=waiting)
 
     def create_all(self, writes: Sequence[PendingWrite]) -> list[NotariumError | None]:
-        """Store CREATEs in one transaction, where the store is in the database.
-
-        Return for each why the store did not take it, None if it did. Every other error is raised, and nothing was stored.
-        """
+        """Store CREATEs in one transaction; return for each why it was not taken, None if it was."""
         refused: list[NotariumError | None] = []
         with self._transaction(None):  # defence: import-whole-transactions
             for write in writes:
@@ -476,9 +437,11 @@ class WriteAttempt:
             with self._transaction(act):
                 stored = self._store_in_transaction(write, act.client if act else "", base)
         except NOT_STORED as error:
-            return await self._meet_refusal(error, view, asked)
-        content = stored.content if isinstance(stored, Revision) else None
-        return _told(WriteResult(WriteOutcome.STORED, stored.id, content=content), asked, base)
+            return await self._meet_refusal(view, error)
+        result = WriteResult(WriteOutcome.STORED, stored.id)
+        if isinstance(stored, Revision):
+            result = replace(result, content=stored.content, etag=stored.etag)
+        return _told(result, asked, base)
 
     def _store_in_transaction(
         self, write: PendingWrite, client: str, base: Revision | None
@@ -513,8 +476,7 @@ class WriteAttempt:
     def _drop(self, write: PendingWrite) -> None:
         """Drop the entry of a write that the store has not taken.
 
-        Raises ``OutcomeUnknown`` if that cannot be recorded, or if another process has taken the entry over:
-        then it will be finished after all, or is finished already.
+        Raises ``OutcomeUnknown`` if that cannot be recorded, or if another process has taken it over and finishes it.
         """
         try:
             ours = self._journal.finish(write)
@@ -526,9 +488,11 @@ class WriteAttempt:
             raise unknown_outcome("another process has taken the write over", write)
 
 
-def is_final(error: NotariumError) -> bool:
-    """Tell whether the store will never take the write, whatever time passes."""
-    return isinstance(error, StoreRejected) and not isinstance(error, DateRefused)
+def _refused(view: View, error: StoreRejected) -> View:
+    """Return what was seen of a store that will never take the write. Raises ``DateRefused``."""
+    if isinstance(error, DateRefused):
+        raise error
+    return replace(view, error=error).holding(Held.REFUSING)
 
 
 def _nothing_done(write: PendingWrite) -> str:

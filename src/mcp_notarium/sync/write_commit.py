@@ -1,7 +1,8 @@
-"""Commit the store's answer to a push, and find out what became of our text and of others' there.
+"""Commit the store's answer to a push, and mend what it has cost our text or others'.
 
-``WriteCommit`` stores the answer in the index and drops the journal entry in one transaction, which also
-records what has to be sent after it: a conflict copy, or the repair of a note. It sends nothing: ``write_attempt`` does.
+``WriteCommit`` names what the answer shows, ``write_decisions`` decides. It stores the answer in the index and drops the journal
+entry in one transaction, which also records what has to be sent after it: a conflict copy, or the repair of a note. It sends
+nothing: ``write_attempt`` does.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import cast
 
 from mcp_notarium.domain.conflict_copy import (
     Repair,
@@ -24,12 +26,27 @@ from mcp_notarium.domain.conflict_copy import (
 )
 from mcp_notarium.domain.merge import merge_tags
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
-from mcp_notarium.errors import CacheError, NotariumError, NoteNotFound, StoreRejected
+from mcp_notarium.errors import (
+    CacheError,
+    NotariumError,
+    NoteNotFound,
+    NoteUnreadable,
+    StoreRejected,
+)
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus, Store, WriteGuard
 from mcp_notarium.sync.head_reader import is_rewritten
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import get_newest
-from mcp_notarium.sync.write_decisions import WriteOutcome, WriteResult
+from mcp_notarium.sync.write_decisions import (
+    Attempt,
+    Case,
+    Held,
+    Step,
+    View,
+    WriteOutcome,
+    WriteResult,
+    decide,
+)
 from mcp_notarium.sync.write_errors import unknown_outcome
 
 
@@ -51,6 +68,23 @@ class Committed:
 
 
 _AGAIN = Committed(WriteResult(WriteOutcome.AGAIN))
+
+
+@dataclass(frozen=True, slots=True)
+class _Pushed:
+    """Hold a write that the store has taken, and what is known of the note since."""
+
+    write: PendingWrite
+    base: Content
+    sent: Content
+    answer: Acknowledgement
+    repeated: bool
+    own: bool = False
+    """The answer is the very revision that the write made."""
+    earlier: Revision | None = None
+    """The first revision after the base of the write, if it was read."""
+    now: Revision | Tombstone | None = None
+    """What was read after the answer; None: nothing."""
 
 
 class WriteCommit:
@@ -76,70 +110,103 @@ class WriteCommit:
         self, write: PendingWrite, base: Content, answer: Acknowledgement, *, repeated: bool
     ) -> Committed:
         """Commit the answer to a CREATE or UPDATE of ``base``. Raises ``OutcomeUnknown`` if it cannot be stored."""
+        pushed = _Pushed(write, base, self._sent(write), answer, repeated)
         if self._overwrites:
-            return await self._accept_over_others(write, base, answer, repeated=repeated)
+            held, pushed = await self._look_over_others(pushed)
+        else:
+            held, pushed = await self._look_between(pushed)
+        match decide(Case(write.kind, Attempt.ANSWERED, held)):
+            case Step.LOOK:
+                return _AGAIN
+            case Step.GIVE_BACK:
+                return self._give_back(pushed)
+            case Step.MEND:
+                over = self._overwrites
+                return self._settle(pushed) if over else await self._repair_merge(pushed)
+        if isinstance(pushed.now, Tombstone):
+            return self._accept_removal(pushed, pushed.now)
+        return await self._accept(pushed, pushed.now)
+
+    async def _look_between(self, pushed: _Pushed) -> tuple[Held, _Pushed]:
+        """Name what an answer shows of a store that compares or merges, and what came after our base."""
+        write, answer = pushed.write, pushed.answer
         if self._store.traits.write_guard is WriteGuard.CAS:
             answer = replace(answer, alone=True)  # a later writer has seen it
         earlier = await self._read_earlier(write, answer.first, required=False)
-        alone = answer.alone and not (repeated and answer.status is PushStatus.REPEATED)
+        again = pushed.repeated and answer.status is PushStatus.REPEATED
+        alone = answer.alone and not again
+        pushed = replace(pushed, answer=answer, earlier=earlier, own=alone)
         # defence: rewritten-text-not-resent -alone
         # defence: added-version-not-fought -_is_own
         if alone or self._is_own(write, earlier):
-            return await self._accept_alone(write, answer, own=alone)
-        return await self._accept_merged(write, base, answer, earlier)
+            return Held.OURS, pushed
+        stored = compare_stored(base=pushed.base, sent=pushed.sent, stored=answer.revision.content)
+        lost = stored in (StoredAs.TEXT_LOST, StoredAs.TAGS_LOST)
+        return Held.SINCE if lost and answer.status is PushStatus.UNCHANGED else Held.MET, pushed
 
-    def keep_as_copy(self, write: PendingWrite, *, instead: Revision | Tombstone) -> Committed:
-        """Keep the text in a conflict copy and store ``instead`` for the note it was meant for."""
+    async def _look_over_others(self, pushed: _Pushed) -> tuple[Held, _Pushed]:
+        """Name what a store that keeps the last write holds now: another may have come over ours."""
+        write, sent, answer = pushed.write, pushed.sent, pushed.answer
+        displaced = answer.displaced
+        now = await self._read_again(answer.revision, write if displaced is None else None)
+        if write.kind is WriteKind.CREATE:
+            pushed = replace(pushed, base=sent)  # who has changed a new note has seen our text
+        pushed = replace(pushed, now=now)
+        if displaced is not None and self._journal.is_taken(replace(displaced, id=write.note_id)):
+            return Held.TAKEN, pushed
+        if isinstance(now, Tombstone):
+            return Held.NOTHING, pushed
+        own = now.etag == answer.revision.etag and (answer.alone or now.content == sent)
+        ours = own or write.repair or same_but_blanks(sent, now.content)
+        held = Held.OURS if displaced is None and ours else Held.MET
+        return held, replace(pushed, own=own)
+
+    def keep_as_copy(self, view: View) -> Committed:
+        """Keep the text in a conflict copy, and the note as the store has it."""
+        write, head = view.write, cast("Revision | Tombstone", view.head)
         copy = self._copy_of(write)
-        if not self.finish(write, instead, [copy], stored=False):
+        if not self.finish(write, head, [copy], stored=False):
             return _AGAIN
         return Committed(WriteResult(WriteOutcome.STORED, write.note_id, merged=True), copy=copy)
 
-    def put_back(self, write: PendingWrite, head: Revision, wanted: Content) -> Committed:
+    def put_back(self, view: View) -> Committed:
         """Finish an entry that had arrived, with the repair of what it has cost the note."""
+        head, wanted = cast("Revision", view.head), cast("Content", view.lacking)
         result = WriteResult(WriteOutcome.STORED, head.id, merged=True)
-        return self._store_answer(write, head, Repair(wanted), result=result) or _AGAIN
+        return self._store_answer(view.write, head, Repair(wanted), result=result) or _AGAIN
 
-    def finish_arrived(
-        self, write: PendingWrite, head: Revision | Tombstone | None, *, overtaken: bool
-    ) -> WriteResult:
-        """Finish an entry that had arrived, or for which nothing is left to do. ``overtaken``: the store never took it."""
-        head = head or Tombstone(write.note_id)
-        if overtaken:
-            self._journal.finish(write, storing=head, stored=False)
-            return WriteResult(WriteOutcome.STORED, head.id, merged=True)
+    def drop(self, write: PendingWrite, head: Revision | Tombstone | None) -> WriteResult:
+        """Drop an entry that the store has not taken; the note stays as it is, if that is known."""
+        self._journal.finish(write, storing=head, stored=False)
+        return WriteResult(WriteOutcome.STORED, write.note_id, merged=True)
+
+    def finish_arrived(self, write: PendingWrite, head: Revision | Tombstone) -> WriteResult:
+        """Finish an entry that had arrived, or for which nothing is left to do."""
         own = isinstance(head, Revision) and self._is_made_by(write, head)
         self._journal.finish(write, storing=head, own=own)
-        if isinstance(head, Tombstone) or write.kind is WriteKind.DELETE:
-            stays = isinstance(head, Revision)  # somebody has changed it
-            return WriteResult(WriteOutcome.STORED, head.id, merged=stays)
+        if isinstance(head, Tombstone):
+            return WriteResult(WriteOutcome.STORED, head.id)
         sent = self._store.revision_of(write.note_id, write.body)
         differs = differences(sent=sent.content, stored=head.content)
         if write.kind is WriteKind.CREATE:  # what differs under our own date is the store's doing
             same = self._has_our_date(sent, head) or not differs
         else:
-            same = (
-                own
-                or head.content == write.content
-                or is_rewritten(self._store, self._journal, head, write.content)
-            )
+            same = own or head.content == write.content
+            same = same or is_rewritten(self._store, self._journal, head, write.content)
         differs = differs if same and head.content != write.content else ""
         return WriteResult(
             WriteOutcome.STORED, head.id, merged=not same, differs=differs, content=head.content
         )
 
     def _is_made_by(self, write: PendingWrite, head: Revision) -> bool:
-        """Tell whether the note is the revision that the write made: the answer is lost, so what the write has sent must tell.
-
-        That is its date where the store keeps the dates it is given, and all its content elsewhere.
-        """
-        follows = write.after and head.etag == write.base_etag  # links that stay as they were
-        if follows or write.kind is WriteKind.DELETE:
+        """Tell by its date, where there is one, or its content whether an unanswered write made it; by both where the store merges."""
+        if write.after and head.etag == write.base_etag:  # links that stay as they were
             return False
         sent = self._store.revision_of(write.note_id, write.body)
-        same = self._has_our_date(sent, head) or (
-            not self._store.traits.dates and head.content == sent.content
-        )
+        traits, same = self._store.traits, head.content == sent.content
+        if traits.dates:
+            merges = traits.write_guard is WriteGuard.SERVER_MERGE
+            same = self._has_our_date(sent, head) and (same or not merges)
         return same and head.id == sent.id
 
     def _has_our_date(self, sent: Revision, head: Revision) -> bool:
@@ -170,7 +237,7 @@ class WriteCommit:
         return ours
 
     def _links_again(self, write: PendingWrite, stored: Revision) -> PendingWrite:
-        """Make the entry that lets links follow another renaming, which came while they were written: it waits for the next cycle."""
+        """Make the entry that lets links follow a renaming that came while they were written."""
         return self._journal.make(
             note_id=stored.id,
             kind=WriteKind.UPDATE,
@@ -180,45 +247,41 @@ class WriteCommit:
             after=write.after,
         )
 
-    async def _accept_over_others(
-        self, write: PendingWrite, base: Content, answer: Acknowledgement, *, repeated: bool
-    ) -> Committed:
-        """Commit the answer of a store that keeps the last write, with what that has overwritten.
+    def _accept_removal(self, pushed: _Pushed, now: Tombstone) -> Committed:
+        """Commit that the note is gone. Who removed it has not seen what we displaced."""
+        unseen = self._copy_displaced(pushed)
+        if not self.finish(pushed.write, now, unseen):
+            return self._leave_to_others(unseen)
+        return Committed(WriteResult(WriteOutcome.STORED, now.id), others=unseen)
 
-        The note is read again: another write may have come over ours, too.
-        """
-        sent = self._sent(write)
-        displaced = answer.displaced
-        if write.kind is WriteKind.CREATE:
-            base = sent  # who has changed a new note has seen our text
-        held = await self._read_again(answer.revision)
-        if displaced is not None and self._journal.is_taken(replace(displaced, id=write.note_id)):
-            return self._give_back(write, displaced, held, repeated=repeated)
-        new = displaced and displaced.content.wording not in (base.wording, sent.wording)
-        unseen = [self._copy_of(write, of=displaced)] if new else []
-        if isinstance(held, Tombstone):  # who removed the note has not seen what we displaced
-            if not self.finish(write, held, unseen):
-                return self._leave_to_others(unseen)
-            return Committed(WriteResult(WriteOutcome.STORED, held.id), others=unseen)
-        if displaced is None and (ours := await self._accept_as_ours(write, base, answer, held)):
-            return ours
+    def _copy_displaced(self, pushed: _Pushed) -> list[PendingWrite]:
+        """Make the copy of what the write has overwritten; none if we have seen that."""
+        displaced, known = pushed.answer.displaced, (pushed.base.wording, pushed.sent.wording)
+        if displaced is None or displaced.content.wording in known:
+            return []
+        return [self._copy_of(pushed.write, of=displaced)]
+
+    def _settle(self, pushed: _Pushed) -> Committed:
+        """Commit what the store holds, and bring it together with what was overwritten."""
+        write, sent, now = pushed.write, pushed.sent, cast("Revision", pushed.now)
+        displaced, unseen = pushed.answer.displaced, self._copy_displaced(pushed)
         plan = settle(
-            base=base,
+            base=pushed.base,
             sent=sent,
             displaced=displaced.content if displaced else None,
-            held=held.content,
+            held=now.content,
             repair=write.repair,
         )
-        others = [other for other in (displaced, held) if other is not None]
+        others = [other for other in (displaced, now) if other is not None]
         hidden = next((o for o in others if not self._journal.sees_revision(o)), None)
         if hidden is not None:  # hidden by the policy a moment before: it stays so
             plan = plan.with_tags(hidden.content.tags)
-        lost = held.content != sent
+        lost = now.content != sent
         mended = self._store_answer(
             write,
-            held,
+            now,
             plan,
-            result=WriteResult(WriteOutcome.STORED, held.id, merged=lost, content=held.content),
+            result=WriteResult(WriteOutcome.STORED, now.id, merged=lost, content=now.content),
             others=unseen,
             hidden=hidden is not None,
             lost=lost,
@@ -260,77 +323,50 @@ class WriteCommit:
             self._on_difference(held.id)
         return Committed(result, copy, others, repair, held, lost)
 
-    async def _read_again(self, stored: Revision) -> Revision | Tombstone:
+    async def _read_again(
+        self, stored: Revision, proving: PendingWrite | None = None
+    ) -> Revision | Tombstone:
         """Read a note that was just stored; it is taken to be as answered if it cannot be read.
 
         So is one that is not under its name, or has another note there: it may have been renamed, and the next listing tells.
+        Raises ``OutcomeUnknown`` for a write that only this read proves: another one may have come over it.
         """
         held: Revision | Tombstone = stored
         if self._store.traits.compares:
             return held  # it was read back already
-        with suppress(NotariumError):
+        try:
             held = await get_newest(self._store, stored.id)
+        except NotariumError as error:
+            if proving is not None and not isinstance(error, NoteUnreadable):
+                self._journal.release(proving)
+                raise unknown_outcome(
+                    "the write was taken, and could not be read", proving
+                ) from error
         if isinstance(held, Tombstone):
             return stored if self._store.traits.ids.named else held
         return stored if self._journal.is_taken(held) else held
 
-    async def _accept_as_ours(
-        self, write: PendingWrite, base: Content, answer: Acknowledgement, held: Revision
-    ) -> Committed | None:
-        """Commit what the store holds if nobody else's change is in it, as far as anyone can tell; else None."""
-        sent = self._sent(write)
-        if held.etag == answer.revision.etag and (answer.alone or held.content == sent):
-            return await self._accept_alone(write, answer, own=True)
-        same = same_but_blanks(sent, held.content)
-        if not write.repair and not same:
-            return None
-        # Taken for the store's rewriting of ours. A repair ends here, whatever the store made of it: repaired again it would never
-        # end. Somebody else has written since if the store has taken it as it was sent.
-        as_sent = answer.alone and answer.revision.content == sent
-        lost = not same and (
-            compare_stored(base=base, sent=sent, stored=held.content) is StoredAs.TEXT_LOST
-        )
-        result = WriteResult(
-            WriteOutcome.STORED,
-            held.id,
-            merged=as_sent,
-            differs="" if as_sent else differences(sent=sent, stored=held.content),
-            content=held.content,
-        )
-        own = held.etag == answer.revision.etag and answer.status is PushStatus.STORED
-        stored = self._store_answer(
-            write, held, Repair(held.content, lost), result=result, lost=lost, own=own
-        )
-        return stored or _AGAIN
-
-    def _give_back(
-        self,
-        write: PendingWrite,
-        displaced: Revision,
-        held: Revision | Tombstone,
-        *,
-        repeated: bool,
-    ) -> Committed:
+    def _give_back(self, pushed: _Pushed) -> Committed:
         """Put back another note that had got the id of ours right before the push; merge nothing.
 
         The note that is put back is hidden under any id if the policy hides it, and ours is gone to its caller.
         """
-        sent = self._sent(write)
+        write, now, displaced = pushed.write, pushed.now, cast("Revision", pushed.answer.displaced)
         hidden = not self._journal.sees_revision(displaced)
         back = None
-        if isinstance(held, Revision) and held.content == sent:
+        if isinstance(now, Revision) and now.content == pushed.sent:
             with suppress(StoreRejected):
-                back = self._repair_of(held, displaced.content)
+                back = self._repair_of(now, displaced.content)
         back = back or self._copy_of(write, of=displaced)
         if hidden:
             self._journal.follow(displaced, back.note_id)
-        keeps_ours = not write.copied and (repeated or not hidden)
+        keeps_ours = not write.copied and (pushed.repeated or not hidden)
         copy = self._copy_of(write) if keeps_ours else None
-        kept = Tombstone(write.note_id) if hidden else held
+        kept = Tombstone(write.note_id) if hidden else cast("Revision | Tombstone", now)
         if not self.finish(write, kept, [back] if copy is None else [copy, back]):
             return self._leave_to_others([back] if back.kind is WriteKind.CREATE else [])
         result = WriteResult(WriteOutcome.STORED, write.note_id, merged=True)
-        return Committed(result, copy, [back], held=held if isinstance(held, Revision) else None)
+        return Committed(result, copy, [back], held=now if isinstance(now, Revision) else None)
 
     def _leave_to_others(self, unseen: Sequence[PendingWrite]) -> Committed:
         """Leave the entry to the process that has taken it over; keep what only this one has seen."""
@@ -340,41 +376,45 @@ class WriteCommit:
                 added += [copy] if self._journal.add_copy(copy) else []
         return replace(_AGAIN, others=added)
 
-    async def _accept_alone(
-        self, write: PendingWrite, answer: Acknowledgement, *, own: bool
-    ) -> Committed:
-        """Commit an answer with nobody else's change between it and ours: make no copy, whatever it says.
+    async def _accept(self, pushed: _Pushed, now: Revision | None) -> Committed:
+        """Commit an answer with nobody else's change between it and ours: make no repair, whatever it says.
 
-        A store that changes a text would change a copy as well, and every further write. ``own``: nor has
-        anybody written since.
+        What differs is the store's rewriting of ours: a copy would be rewritten as well, a repair would never end. ``now`` that is
+        not our very revision is taken for that, too, unless the store has taken ours as it was sent.
         """
-        sent = self._sent(write)
-        stored = answer.revision
-        if stored.content != sent:  # the text in an answer may differ from the stored one
+        write, sent, answer = pushed.write, pushed.sent, pushed.answer
+        rewritten, stored = now is not None and not pushed.own, now or answer.revision
+        if (
+            now is None and stored.content != sent
+        ):  # the text in an answer may differ from the stored one
             held = await self._read_again(stored)
             stored = held if isinstance(held, Revision) and held.etag == stored.etag else stored
-        differs = "" if stored.content == sent else differences(sent=sent, stored=stored.content)
-        own = own and answer.status is not PushStatus.UNCHANGED
-        result = WriteResult(
-            WriteOutcome.STORED, stored.id, differs=differs, content=stored.content
+        merged = rewritten and answer.alone and answer.revision.content == sent
+        lost = (
+            rewritten
+            and not same_but_blanks(sent, stored.content)
+            and compare_stored(base=pushed.base, sent=sent, stored=stored.content)
+            is StoredAs.TEXT_LOST
         )
-        kept = self._store_answer(write, stored, Repair(stored.content), result=result, own=own)
-        return kept or Committed(result)
+        result = WriteResult(
+            WriteOutcome.STORED,
+            stored.id,
+            merged=merged,
+            differs="" if merged else differences(sent=sent, stored=stored.content),
+            content=stored.content,
+        )
+        own = pushed.own and answer.status is not PushStatus.UNCHANGED
+        if rewritten:
+            own = stored.etag == answer.revision.etag and answer.status is PushStatus.STORED
+        plan = Repair(stored.content, lost)
+        kept = self._store_answer(write, stored, plan, result=result, lost=lost, own=own)
+        return kept or (_AGAIN if rewritten else Committed(result))
 
-    async def _accept_merged(
-        self,
-        write: PendingWrite,
-        base: Content,
-        answer: Acknowledgement,
-        earlier: Revision | None,
-    ) -> Committed:
+    async def _repair_merge(self, pushed: _Pushed) -> Committed:
         """Commit the answer of a store that has merged our write with others, and mend what that has cost."""
-        stored = answer.revision
-        sent = self._sent(write)
+        write, base, sent, answer = pushed.write, pushed.base, pushed.sent, pushed.answer
+        stored, earlier = answer.revision, pushed.earlier
         stored_as = compare_stored(base=base, sent=sent, stored=stored.content)
-        lost = stored_as in (StoredAs.TEXT_LOST, StoredAs.TAGS_LOST)
-        if lost and answer.status is PushStatus.UNCHANGED:
-            return _AGAIN
         plan, hidden = Repair(stored.content, stored_as is StoredAs.TEXT_LOST), False
         change = self._tag_changes.pop(write.write_id, (base.tags, sent.tags))
         between = answer.before if answer.before != write.base_etag else None
@@ -397,18 +437,16 @@ class WriteCommit:
                 plan = plan.with_tags(theirs.tags) if hidden else plan
             elif stored_as is StoredAs.TAGS_LOST:
                 plan = Repair(with_lost_tags(base=base, sent=sent, stored=stored.content))
+        merged = stored_as is not StoredAs.AS_SENT
         committed = self._store_answer(
             write,
             stored,
             plan,
             result=WriteResult(
-                WriteOutcome.STORED,
-                stored.id,
-                merged=stored_as is not StoredAs.AS_SENT,
-                content=stored.content,
+                WriteOutcome.STORED, stored.id, merged=merged, content=stored.content
             ),
             hidden=hidden,
-            lost=lost,
+            lost=stored_as in (StoredAs.TEXT_LOST, StoredAs.TAGS_LOST),
             # Of a repeated write the store does not tell what it made: its number and its content do.
             own=answer.alone and stored.content == sent,
         )
@@ -417,10 +455,9 @@ class WriteCommit:
         return committed or _AGAIN
 
     def _is_own(self, write: PendingWrite, first: Revision | None) -> bool:
-        """Tell whether the first revision after our base is this write.
+        """Tell whether the first revision after our base is this write; none here hides a note.
 
-        Of a copy or repair the content is enough, so that a store which sets the dates is not fought. A note that
-        the policy hides is never ours: no write here hides a note.
+        Of a copy or repair the content is enough, so that a store which sets the dates is not fought.
         """
         if first is None or not self._journal.sees(write.note_id, first.content):
             return False
@@ -433,7 +470,7 @@ class WriteCommit:
     ) -> Revision | None:
         """Read an earlier revision of a note that is written already; None if the store does not know it any more.
 
-        Raises ``OutcomeUnknown`` if it cannot be read now: the next attempt looks what the note lacks. None if it is not ``required``.
+        Raises ``OutcomeUnknown`` if it cannot be read now, and is ``required``: the next attempt looks what the note lacks.
         """
         if etag is None:
             return None

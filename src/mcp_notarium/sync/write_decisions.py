@@ -1,7 +1,8 @@
 """Decide about one write by the store's present state, and hold how it ended. Pure: values in, decisions out.
 
-Everything that is decided about a write before it is pushed stands in ``DECISIONS``, for a first attempt and a replay.
-``write_attempt`` carries it out. ``domain.conflict_copy`` decides about texts that have met in the store.
+Everything that is decided about a write stands in ``DECISIONS``: before a push, after one that the store has not taken, and after
+its answer; for a first attempt and a replay. ``head_reader`` names what the store holds, ``write_attempt`` carries the step out.
+``domain.conflict_copy`` decides about lines of texts that have met.
 
 Every claim is stored: a named copy exists, and ``merged`` is said of the note's present text.
 """
@@ -16,14 +17,7 @@ from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.conflict_copy import contains_change, merge_repair, with_lost_tags
 from mcp_notarium.domain.merge import merge_content
-from mcp_notarium.domain.note import (
-    Content,
-    Note,
-    PendingWrite,
-    Revision,
-    Tombstone,
-    WriteKind,
-)
+from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, Tombstone, WriteKind
 
 if TYPE_CHECKING:
     from mcp_notarium.errors import NotariumError
@@ -39,6 +33,8 @@ class Attempt(Enum):
     """Recorded together with the answer to another write, and not sent yet: a copy, a repair, a link."""
     REPEATED = "repeated"
     """Recorded and perhaps sent: after a crash, a lost answer or a restart, or by another server."""
+    ANSWERED = "answered"
+    """Taken by the store just now, in whichever attempt."""
 
 
 class Held(Enum):
@@ -53,7 +49,9 @@ class Held(Enum):
     CLASHING = "another edit, of the same lines"
     TAKEN = "another note under the new id or name"
     OVERTAKEN = "a change that has followed the one to take back"
-    REFUSING = "our base, and refuses the write"
+    MET = "our content, and another edit of the same moment"
+    SINCE = "something else than was read"
+    REFUSING = "whatever it holds: it refuses the write"
 
 
 class Fact(Enum):
@@ -63,8 +61,10 @@ class Fact(Enum):
     """Its caller or a person has agreed to this content, and to no other."""
     HIDDEN = "hidden"
     """The policy hides what the store holds, or would hide what comes of a merge."""
-    COPIED = "copied"
-    """Nothing of its text needs a copy: it is one, it has one, or the text is elsewhere too."""
+    KEPT = "its text is kept"
+    """It needs no copy: it is one, it has one, the text is elsewhere too, or the write is known to have arrived."""
+    LACKING = "it has cost the note something"
+    """An earlier attempt has taken away what others wrote."""
     FIXED = "under this id only"
     """It makes a note again that had this id."""
     NAMED = "ids are names"
@@ -75,11 +75,19 @@ class Step(Enum):
     """Name what the table decides."""
 
     PUSH = "push"
-    MERGE = "merge and push"
     COPY = "conflict copy"
     NEW_ID = "push under another id"
     KEEP_NAME = "push under the old name"
+    LOOK = "look again"
     REFUSE = "refuse"
+    """Tell the caller; nothing is stored."""
+    REJECT = "keep as a rejected write"
+    DROP = "drop"
+    """Let the note be as it is: nothing of the write is in it, or is to be."""
+    PUT_BACK = "put back"
+    MEND = "bring both together"
+    """By lines, in a repair of the note, or in a conflict copy."""
+    GIVE_BACK = "give the note back"
     DONE = "done"
 
 
@@ -97,7 +105,8 @@ class Case:
 class Decision:
     """Hold one row: the cases it is about, and what is decided."""
 
-    kind: WriteKind
+    kind: WriteKind | None
+    """None: of a new or a changed note."""
     attempt: Attempt
     held: Held
     fact: Fact | None
@@ -108,47 +117,65 @@ class Decision:
 
     def covers(self, case: Case) -> bool:
         """Tell whether the row is about this case."""
-        same = (self.kind, self.attempt, self.held) == (case.kind, case.attempt, case.held)
+        same = (self.attempt, self.held) == (case.attempt, case.held)
+        same = same and self.kind in (None, case.kind)
         return same and (self.fact is None or self.fact in case.facts)
 
 
 _CREATE, _UPDATE, _DELETE = WriteKind.CREATE, WriteKind.UPDATE, WriteKind.DELETE
 _FIRST, _FOLLOWING, _REPEATED = Attempt.FIRST, Attempt.FOLLOWING, Attempt.REPEATED
+_ANSWERED = Attempt.ANSWERED
 
 # fmt: off
 DECISIONS = (
     Decision(_CREATE, _FIRST, Held.NOTHING, None, Step.PUSH, "a new note"),
     Decision(_CREATE, _FIRST, Held.TAKEN, Fact.FIXED, Step.REFUSE, "somebody has made it again: the caller decides"),
     Decision(_CREATE, _FIRST, Held.TAKEN, None, Step.NEW_ID, "somebody else's note, though it may say the same"),
+    Decision(_CREATE, _FIRST, Held.REFUSING, None, Step.REFUSE, "the store's reason is told"),
     Decision(_CREATE, _FOLLOWING, Held.NOTHING, None, Step.PUSH, "the copy of a text that has no place in its note"),
     Decision(_CREATE, _FOLLOWING, Held.TAKEN, None, Step.NEW_ID, "another note has the name of the copy"),
+    Decision(_CREATE, _FOLLOWING, Held.REFUSING, None, Step.REJECT, "a text that the store can hold nowhere"),
+    Decision(_CREATE, _REPEATED, Held.NOTHING, Fact.KEPT, Step.DONE, "it had arrived, and was removed since"),
     Decision(_CREATE, _REPEATED, Held.NOTHING, None, Step.PUSH, "it never arrived"),
     Decision(_CREATE, _REPEATED, Held.OURS, None, Step.DONE, "it has arrived"),
-    Decision(_CREATE, _REPEATED, Held.PART, None, Step.MERGE, "the note was made, and then the connection was lost"),
+    Decision(_CREATE, _REPEATED, Held.PART, None, Step.PUSH, "the note was made, and then the connection was lost: the rest"),
     Decision(_CREATE, _REPEATED, Held.MERGEABLE, None, Step.DONE, "it has arrived, and was edited since: nobody else makes this id"),
+    Decision(_CREATE, _REPEATED, Held.CLASHING, Fact.KEPT, Step.DONE, "it had arrived, and was edited since"),
     Decision(_CREATE, _REPEATED, Held.CLASHING, None, Step.NEW_ID, "perhaps somebody else's note of that name: keep both"),
     Decision(_CREATE, _REPEATED, Held.TAKEN, None, Step.NEW_ID, "another note has the next name as well"),
+    Decision(_CREATE, _REPEATED, Held.SINCE, None, Step.LOOK, "nothing had its id a moment ago: this may be the very write"),
+    Decision(_CREATE, _REPEATED, Held.REFUSING, None, Step.REJECT, "nobody to ask: the user sees it"),
     Decision(_UPDATE, _FIRST, Held.NOTHING, None, Step.REFUSE, "removed or hidden elsewhere: the caller decides"),
     Decision(_UPDATE, _FIRST, Held.BASE, None, Step.PUSH, "nobody else has written"),
     Decision(_UPDATE, _FIRST, Held.OURS, None, Step.DONE, "it says so already"),
     # defence: restore-without-other-edit
     Decision(_UPDATE, _FIRST, Held.MERGEABLE, Fact.EXACT, Step.REFUSE, "what was agreed to is not merged with what came after"),
     Decision(_UPDATE, _FIRST, Held.MERGEABLE, Fact.HIDDEN, Step.REFUSE, "each side kept a tag that shows the note; both edits keep none"),
-    Decision(_UPDATE, _FIRST, Held.MERGEABLE, None, Step.MERGE, "both edits fit"),
+    Decision(_UPDATE, _FIRST, Held.MERGEABLE, None, Step.PUSH, "both edits fit: merged"),
     Decision(_UPDATE, _FIRST, Held.CLASHING, None, Step.REFUSE, "the same lines: the caller decides"),
     Decision(_UPDATE, _FIRST, Held.TAKEN, None, Step.REFUSE, "something else has the new name: the caller decides"),
     Decision(_UPDATE, _FIRST, Held.OVERTAKEN, None, Step.REFUSE, "another change followed: the caller decides"),
+    Decision(_UPDATE, _FIRST, Held.SINCE, None, Step.LOOK, "somebody has written right before it"),
+    Decision(_UPDATE, _FIRST, Held.REFUSING, None, Step.REFUSE, "the store's reason is told"),
     Decision(_UPDATE, _FOLLOWING, Held.BASE, None, Step.PUSH, "a repair of what was just stored, or the links to a renamed note"),
-    Decision(_UPDATE, _REPEATED, Held.NOTHING, Fact.COPIED, Step.DONE, "removed, and the text is not lost with it"),
+    Decision(_UPDATE, _FOLLOWING, Held.REFUSING, None, Step.REJECT, "the note stays as it is"),
+    Decision(_UPDATE, _REPEATED, Held.NOTHING, Fact.KEPT, Step.DONE, "removed, and the text is not lost with it"),
     Decision(_UPDATE, _REPEATED, Held.NOTHING, None, Step.COPY, "removed there, changed here: the text is kept"),
     Decision(_UPDATE, _REPEATED, Held.BASE, None, Step.PUSH, "it never arrived"),
+    Decision(_UPDATE, _REPEATED, Held.OURS, Fact.LACKING, Step.PUT_BACK, "the store has merged it with what others wrote, and lost some"),
     Decision(_UPDATE, _REPEATED, Held.OURS, None, Step.DONE, "it has arrived"),
-    Decision(_UPDATE, _REPEATED, Held.MERGEABLE, Fact.HIDDEN, Step.MERGE, "both edits fit, and the note stays hidden"),
-    Decision(_UPDATE, _REPEATED, Held.MERGEABLE, None, Step.MERGE, "both edits fit"),
-    Decision(_UPDATE, _REPEATED, Held.CLASHING, Fact.COPIED, Step.DONE, "the same lines, and the text is kept already"),
+    Decision(_UPDATE, _REPEATED, Held.MERGEABLE, None, Step.PUSH, "both edits fit: merged; a hidden note stays so"),
+    Decision(_UPDATE, _REPEATED, Held.CLASHING, Fact.KEPT, Step.DONE, "the same lines, and the text is kept already"),
     Decision(_UPDATE, _REPEATED, Held.CLASHING, None, Step.COPY, "the same lines, and nobody to ask: both are kept"),
     Decision(_UPDATE, _REPEATED, Held.TAKEN, None, Step.KEEP_NAME, "something else has the new name, and nobody to ask"),
-    Decision(_UPDATE, _REPEATED, Held.OVERTAKEN, None, Step.DONE, "another change followed: it stays"),
+    Decision(_UPDATE, _REPEATED, Held.OVERTAKEN, None, Step.DROP, "another change followed: it stays"),
+    Decision(_UPDATE, _REPEATED, Held.SINCE, None, Step.LOOK, "somebody has written right before it"),
+    Decision(_UPDATE, _REPEATED, Held.REFUSING, None, Step.REJECT, "nobody to ask: the user sees it"),
+    Decision(None, _ANSWERED, Held.OURS, None, Step.DONE, "nobody else has written: kept as the store has it"),
+    Decision(None, _ANSWERED, Held.MET, None, Step.MEND, "the store has merged both, or one has overwritten the other"),
+    Decision(None, _ANSWERED, Held.NOTHING, None, Step.DONE, "removed right after it"),
+    Decision(None, _ANSWERED, Held.TAKEN, None, Step.GIVE_BACK, "another note had got the id right before it, and was overwritten"),
+    Decision(None, _ANSWERED, Held.SINCE, None, Step.LOOK, "nothing to change, says the store, and lacks some of it"),
     Decision(_DELETE, _FIRST, Held.NOTHING, Fact.NAMED, Step.REFUSE, "gone, or there under another name: the caller decides"),
     Decision(_DELETE, _FIRST, Held.NOTHING, None, Step.DONE, "it is gone"),
     Decision(_DELETE, _FIRST, Held.BASE, None, Step.PUSH, "as the caller saw it"),
@@ -156,9 +183,10 @@ DECISIONS = (
     Decision(_DELETE, _FIRST, Held.REFUSING, None, Step.REFUSE, "the store's reason is told"),
     Decision(_DELETE, _REPEATED, Held.NOTHING, None, Step.DONE, "it is gone"),
     Decision(_DELETE, _REPEATED, Held.BASE, None, Step.PUSH, "it never arrived"),
-    Decision(_DELETE, _REPEATED, Held.SAME_AGAIN, None, Step.DONE, "perhaps somebody has brought it back: it stays"),
-    Decision(_DELETE, _REPEATED, Held.CLASHING, None, Step.DONE, "changed since: what they wrote stays"),
-    Decision(_DELETE, _REPEATED, Held.REFUSING, None, Step.DONE, "it stays, and the user sees it"),
+    Decision(_DELETE, _REPEATED, Held.SAME_AGAIN, None, Step.DROP, "perhaps somebody has brought it back: it stays"),
+    Decision(_DELETE, _REPEATED, Held.CLASHING, None, Step.DROP, "changed since: what they wrote stays"),
+    Decision(_DELETE, _REPEATED, Held.SINCE, None, Step.LOOK, "somebody has written right before it"),
+    Decision(_DELETE, _REPEATED, Held.REFUSING, None, Step.DROP, "it stays, and the user sees it"),
 )
 # fmt: on
 """The whole decision: the first row that covers a case. A case that no row covers cannot occur."""
@@ -175,10 +203,7 @@ def decide(case: Case) -> Step:
 def held_for_creation(
     head: Revision | Tombstone, sent: Content, *, named: bool, in_parts: bool = False
 ) -> Held:
-    """Name what stands under the id of a new note; ``named``: somebody else may have taken it.
-
-    ``in_parts``: the store may take text and tags in requests of their own.
-    """
+    """Name what has the id of a new note; ``named``: others may; ``in_parts``: its tags may be late."""
     if isinstance(head, Tombstone):
         return Held.NOTHING
     lacks_tags = not set(sent.tags) <= set(head.content.tags)
@@ -227,10 +252,9 @@ def held_for_update(
 def held_for_deletion(
     head: Revision | Tombstone, base_etag: str | None, *, recognised: bool
 ) -> Held:
-    """Name what is left of a note that is to be deleted.
+    """Name what is left of a note that is to be deleted; ``recognised``: the store knows the write if it has arrived.
 
-    ``recognised``: the store knows the write if it has arrived. Otherwise the etag of our base does not
-    prove that the note was there all the time.
+    Otherwise the etag of our base does not prove that the note was there all the time.
     """
     if isinstance(head, Tombstone):
         return Held.NOTHING
@@ -248,9 +272,7 @@ class Asked:
     act: Act | None = None
     round: int = 0
     """How often the note has changed under this write."""
-    exact: bool = False
-    fixed: bool = False
-    """Under this id or not at all."""
+    facts: frozenset[Fact] = frozenset()
     links: Mapping[str, Changes] = field(default_factory=lambda: MappingProxyType({}))
 
 
@@ -260,6 +282,8 @@ class View:
 
     write: PendingWrite
     case: Case
+    asked: Asked | None = None
+    """What the caller of a first attempt has seen."""
     head: Revision | Tombstone | None = None
     """The note in the store; None if nothing was asked."""
     seen: str | None = None
@@ -316,6 +340,8 @@ class WriteResult:
     waiting: tuple[str, ...] = ()
     content: Content | None = None
     """The content in the store then; None: nobody has seen it."""
+    etag: str | None = None
+    """Of the note then; None: the index tells."""
 
     @property
     def stored(self) -> bool:
@@ -325,10 +351,7 @@ class WriteResult:
     def followed_by(
         self, copy: WriteResult | None, repair: WriteResult | None = None, *, lost: bool
     ) -> WriteResult:
-        """Add how the copy of our text and the repair of the note ended; None: there was none.
-
-        ``lost``: the note lacks some of our change without them.
-        """
+        """Add how copy and repair ended; ``lost``: the note lacks some of our change without them."""
         result = self
         if repair is not None and repair.note_id:
             result = replace(repair, merged=True)

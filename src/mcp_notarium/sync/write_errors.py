@@ -41,8 +41,7 @@ def unknown_outcome(
 def names_taken_error() -> StoreRejected:
     """Return the error for a new note whose every id is another note's."""
     return StoreRejected(
-        "every name for the new note is taken",
-        resolution_hint="Give the note another first line.",
+        "every name for the new note is taken", resolution_hint="Give the note another first line."
     )
 
 
@@ -111,10 +110,7 @@ def gone_error(note_id: str) -> NoteNotFound:
 
 
 def collision_error(note_id: str, *, refused: bool) -> StoreError:
-    """Return the error for a text that another change has displaced and that the store does not hold.
-
-    ``refused``: it never will, and the text is kept as a rejected entry.
-    """
+    """Return the error for a text that the store does not hold; ``refused``: it never will."""
     about = {"id": note_id}
     if refused:
         return StoreRejected(

@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from types import MappingProxyType
 
 from mcp_notarium.domain.note import Content, Note, PendingWrite, WriteKind
@@ -19,7 +18,7 @@ from mcp_notarium.domain.write_scope import ANYTHING, WriteScope
 from mcp_notarium.errors import NotariumError, NoteNotFound
 from mcp_notarium.files.locks import process_ended
 from mcp_notarium.markup.obsidian_links import Changes
-from mcp_notarium.storage.audit_log import Act
+from mcp_notarium.storage.audit_log import Act, Step
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store, require_supported
 from mcp_notarium.sync.head_reader import HeadReader
@@ -28,7 +27,7 @@ from mcp_notarium.sync.link_writes import CardMoves
 from mcp_notarium.sync.note_locks import NoteLocks
 from mcp_notarium.sync.replay import LOCK_PAUSE, LOCK_TRIES, Replay
 from mcp_notarium.sync.write_attempt import MOST_IDS, ROUNDS, WriteAttempt
-from mcp_notarium.sync.write_decisions import Asked, WriteOutcome, WriteResult
+from mcp_notarium.sync.write_decisions import Asked, Fact, WriteOutcome, WriteResult
 from mcp_notarium.sync.write_errors import (
     NOT_SAVED,
     add_outcome,
@@ -67,13 +66,9 @@ class Saved:
 class Writer:
     """Create, change and remove notes; nothing else does.
 
-    ``owner`` names this process in journal entries and ``lease`` (seconds) is how long others leave
-    them alone; ``owner_ended`` tells whether the process of such a name has ended. ``stopwatch``
-    gives seconds of a clock that nobody sets.
-
-    ``on_step`` is told each step of a push, so that a test can stop there; ``on_difference`` the id of
-    each note that the store by itself holds differently from what was sent. ``replay`` finishes what was
-    not answered, and ``cards`` what is to be done in canvases after it. ``scope``: the notes that callers may change.
+    ``owner`` names this process in journal entries and ``lease`` (seconds) is how long others leave them alone;
+    ``owner_ended`` tells whether the process of such a name has ended. ``on_step`` is told each step of a push, so that a
+    test can stop there; ``on_difference`` the id of each note that the store by itself holds differently from what was sent.
     """
 
     def __init__(
@@ -97,7 +92,7 @@ class Writer:
         # Where ids are names, a write may take the name that another one asks for, and change notes that link to it.
         self.locks = NoteLocks(at_once=1 if store.traits.ids.named else _AT_ONCE)
         self._journal = Journal(cache, store, owner=owner, lease=lease, owner_ended=owner_ended)
-        self.cards = CardMoves(cache, store, owner=owner, owner_ended=owner_ended, on_step=on_step)
+        self.cards = CardMoves(cache, store, journal=self._journal, on_step=on_step)
         self.heads = HeadReader(cache, store, journal=self._journal, scope=scope)
         self._attempt = WriteAttempt(
             cache,
@@ -142,26 +137,23 @@ class Writer:
         if note is None:
             return self._answer(await self._create(wanted, act), wanted, created=True)
         self._require_links(links)
-        asked = Asked(note=note, act=act, exact=exact, links=links)
+        facts = frozenset({Fact.EXACT} if exact else ())
+        asked = Asked(note=note, act=act, facts=facts, links=links)
         write = self._journal.make(
             note_id=note.id, kind=WriteKind.UPDATE, content=wanted, keeps=keeps, change_id=change_id
         )
         return self._answer(await self._change(write, asked), wanted)
 
     async def revive(self, note_id: str, content: Content, *, act: Act | None = None) -> Saved:
-        """Make a note under this id: one that was removed (``content`` has its full copy), or comes from an export.
-
-        Raises as :meth:`save`, and ``VersionConflict`` if a note has the id.
-        """
+        """Make a note under this id again. Raises as :meth:`save`, and ``VersionConflict`` if one has it."""
         write = self._make_creation(note_id, content)
-        result = await self._change(write, Asked(act=act, fixed=True))
+        result = await self._change(write, Asked(act=act, facts=frozenset({Fact.FIXED})))
         return self._answer(result, content, created=True)
 
     async def remove(self, note: Note, *, act: Act | None = None, keeps: bool = False) -> None:
         """Remove a note for good, as the caller read it. A note already gone is success. ``keeps``: see ``PendingWrite``.
 
-        Raises ``InvalidRequest`` if it is not in the trash where the store wants that,
-        ``VersionConflict`` if it has changed, otherwise as :meth:`save`.
+        Raises as :meth:`save`, and ``InvalidRequest`` if it is not in the trash where the store wants that.
         """
         write = self._journal.make(
             note_id=note.id, kind=WriteKind.DELETE, content=note.content, keeps=keeps
@@ -171,11 +163,8 @@ class Writer:
     def create_all(self, notes: Sequence[tuple[str, Content]]) -> list[NotariumError | None]:
         """Make notes under these ids in one transaction, where the store is in the database.
 
-        Return for each the error that :meth:`revive` raises of this note alone, None if it is made and visible.
-        Every other error is raised, and no note is made.
+        Return for each the error that :meth:`revive` raises, None if it is made and visible. Raises if none can be made.
         """
-        if not self._store.traits.in_database:
-            raise RuntimeError("notes of this store are made one by one")
         writes = [self._make_creation(note_id, content) for note_id, content in notes]
         errors = self._attempt.create_all(writes)
         hidden = (self._cache.notes.etag(write.note_id) is None for write in writes)
@@ -192,10 +181,7 @@ class Writer:
         return self._journal.make(note_id=note_id, kind=WriteKind.CREATE, content=wanted)
 
     async def finish_links(self) -> None:
-        """Finish what links and cards are still to follow of earlier renamings, or wait a while for who does.
-
-        The next renaming of a note finds what links to it by what is stored. What cannot be finished now follows later.
-        """
+        """Finish what links and cards are to follow of earlier renamings, as far as that goes now."""
         for write in self._cache.journal.in_flight():
             if write.after:
                 with suppress(NotariumError):
@@ -221,7 +207,7 @@ class Writer:
 
     async def _create(self, content: Content, act: Act | None) -> WriteResult:
         """Create a note, or finish a creation with the same content that was in doubt."""
-        if self.replay.created or not self._store.traits.in_database:
+        if not self._store.traits.in_database:
             resumed = await self.replay.resume_creation(content, act)
             if resumed is not None:
                 return resumed
@@ -232,8 +218,6 @@ class Writer:
                 note_id=note_id, kind=WriteKind.CREATE, content=content, write_id=write_id
             )
             async with self.locks.lock(note_id) as lock:
-                if act is not None:
-                    act.on_cancelled.append(partial(self.replay.remember, write, lock))
                 result = await self._attempt.first(write, Asked(act=act), lock)
             if result.outcome is not WriteOutcome.AGAIN:
                 return result
@@ -250,6 +234,15 @@ class Writer:
                 if result.outcome is not WriteOutcome.AGAIN:
                     return result
         raise changed_error(write.note_id, self._cache.shown(write.note_id))
+
+    def find_saved(self, step: Step) -> Saved | None:
+        """Return what a step of an earlier call has saved, if the note still is what that made of it, or is the new one; else None."""
+        new, result = step.draft.note is None, step.result
+        if result is None:
+            return None
+        unchanged = self._cache.notes.etag(result.note_id) == step.etag
+        stands = self.replay.can_answer(result) if new else unchanged
+        return self._answer(result, step.draft.content, created=new) if stands else None
 
     def _answer(self, result: WriteResult, content: Content, *, created: bool = False) -> Saved:
         """Answer a caller who has asked for ``content``. Raises if the store does not hold or show it."""

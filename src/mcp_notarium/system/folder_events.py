@@ -68,7 +68,7 @@ class TreeEvents(FileSystemEventHandler):
 
     @property
     def _runs(self) -> bool:
-        """Whether the folder that is watched is still the root, and all threads of the library live."""
+        """Tell whether the watched folder is still the root, and all threads of the library live."""
         seen = self._observer
         if seen is None or self._watched != _identify(self._root):
             return False

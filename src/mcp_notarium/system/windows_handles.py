@@ -67,7 +67,7 @@ _DEVICES = re.compile(
 
 
 class Elsewhere(FileNotFoundError):
-    """A path below a folder leads out of it, which has become a link."""
+    """Report that a path below a folder leads out of it, which has become a link."""
 
 
 class WindowsHandles:

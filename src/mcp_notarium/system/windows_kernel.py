@@ -73,7 +73,7 @@ DWORD = ctypes.c_uint32
 
 
 class Overlapped(ctypes.Structure):
-    """``OVERLAPPED``: of it only the offset of a lock is used."""
+    """Hold ``OVERLAPPED``: of it only the offset of a lock is used."""
 
     _fields_ = (
         ("Internal", ctypes.c_size_t),
@@ -85,7 +85,7 @@ class Overlapped(ctypes.Structure):
 
 
 class SecurityAttributes(ctypes.Structure):
-    """``SECURITY_ATTRIBUTES``: who may use what is created."""
+    """Hold ``SECURITY_ATTRIBUTES``: who may use what is created."""
 
     _fields_ = (
         ("nLength", DWORD),
@@ -95,19 +95,19 @@ class SecurityAttributes(ctypes.Structure):
 
 
 class AttributeTag(ctypes.Structure):
-    """``FILE_ATTRIBUTE_TAG_INFO``."""
+    """Hold ``FILE_ATTRIBUTE_TAG_INFO``."""
 
     _fields_ = (("FileAttributes", DWORD), ("ReparseTag", DWORD))
 
 
 class FileId(ctypes.Structure):
-    """``FILE_ID_INFO``."""
+    """Hold ``FILE_ID_INFO``."""
 
     _fields_ = (("VolumeSerialNumber", ctypes.c_ulonglong), ("FileId", ctypes.c_ubyte * 16))
 
 
 class BasicInfo(ctypes.Structure):
-    """``FILE_BASIC_INFO``; a time of 0 is left as it is."""
+    """Hold ``FILE_BASIC_INFO``; a time of 0 is left as it is."""
 
     _fields_ = (
         ("CreationTime", ctypes.c_int64),
@@ -120,7 +120,7 @@ class BasicInfo(ctypes.Structure):
 
 
 class FileInformation(ctypes.Structure):
-    """``BY_HANDLE_FILE_INFORMATION``."""
+    """Hold ``BY_HANDLE_FILE_INFORMATION``."""
 
     _fields_ = (
         ("FileAttributes", DWORD),
@@ -135,7 +135,7 @@ class FileInformation(ctypes.Structure):
 
 
 class MemoryCounters(ctypes.Structure):
-    """``PROCESS_MEMORY_COUNTERS``."""
+    """Hold ``PROCESS_MEMORY_COUNTERS``."""
 
     _fields_ = (
         ("cb", DWORD),
@@ -152,7 +152,7 @@ class MemoryCounters(ctypes.Structure):
 
 
 class SizeOfList(ctypes.Structure):
-    """``ACL_SIZE_INFORMATION``."""
+    """Hold ``ACL_SIZE_INFORMATION``."""
 
     _fields_ = (("AceCount", DWORD), ("AclBytesInUse", DWORD), ("AclBytesFree", DWORD))
 

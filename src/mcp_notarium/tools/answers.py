@@ -146,7 +146,7 @@ class Heading(Answer):
 
 
 class FileRow(Answer):
-    """Describe a file that a note shows or links to. Of one that was read there is more: the last three."""
+    """Describe a file that a note shows or links to. The last three fields are of a file that was read."""
 
     id: str
     """For ``get``."""
@@ -157,7 +157,7 @@ class FileRow(Answer):
     name: str | None = None
     """What the note calls it, where the id does not say it."""
     lines: tuple[int, ...] | None = None
-    """Those of the note's text that show it, the first few."""
+    """Lines of the note's text that show it, the first few."""
     pixels: tuple[int, int] | None = None
     """Width and height."""
     pages: int | None = None
@@ -321,7 +321,7 @@ class SavedAnswer(NoteFields, ChangedNotes):
     """Hold the answer of ``save``: what the store holds now. ``text``: on request, from line 1 on."""
 
     files: list[FileRow] | None = None
-    """The one that was kept."""
+    """The file that was kept."""
     changed: list[ChangedLines] | None = None
     merged: bool | None = None
     unchanged: bool | None = None
@@ -348,7 +348,7 @@ class BulkRow(Answer):
     ids: list[str] | None = None
     """All for which it is the same."""
     names: list[str] | None = None
-    """What was sent where there is no such note, or files and canvases."""
+    """What was sent for unknown notes, or files and canvases."""
     more: int | None = None
     """How many others there are."""
 
@@ -361,7 +361,7 @@ class ManageAnswer(ChangedNotes):
     new_local_version: int | None = None
     new_server_version: int | None = None
     notes: int | None = None
-    """How many of many were changed, or would be."""
+    """How many notes were changed, or would be."""
     unchanged: int | None = None
     """How many were so already."""
     refused: int | None = None
@@ -379,7 +379,7 @@ class HistoryAnswer(FromNotes, ManageAnswer):
     """Hold the answer of ``manage history``, newest first. ``new_local_version`` is the note's own."""
 
     next_version: str | None = None
-    """Ask for those before it."""
+    """The `version` to ask for those before it."""
 
 
 class PageAnswer(FromNotes):

@@ -154,7 +154,6 @@ async def _add_picture(
             subcategory="no_files",
             resolution_hint="Give a PNG, JPEG, WebP or GIF, and no `section`.",
         )
-    rows: list[FileRow] = []
 
     async def draft() -> Draft:
         note = await find_note(app, request.id or "")
@@ -168,15 +167,16 @@ async def _add_picture(
                 http_status_code=413,
                 resolution_hint="Give a smaller picture, or ask the user to add it in their app.",
             )
-        rows[:] = [FileRow(id=file_id, kind=file.kind, size=len(file.data))]
-        return replace(drafted, content=replace(drafted.content, native=native), on_newest=True)
+        row = FileRow(id=file_id, kind=file.kind, size=len(file.data))
+        content = replace(drafted.content, native=native)
+        return replace(drafted, content=content, on_newest=True, goal=row)
 
     _require_no_question(await save.with_questions(app, await draft(), call))
     if call.act is not None:
         call.act.files = (hashlib.sha256(file.data).hexdigest(),)
     drafted, note, saved = await save.carry_out(app, draft, call)
     answer = make_answer(app, drafted, note, saved, whole=bool(request.return_text), said="")
-    return answer.model_copy(update={"files": rows})
+    return answer.model_copy(update={"files": [drafted.goal]})
 
 
 async def _keep_and_link(

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from mcp_notarium.sync.writer import Saved
 
 MOST_SHOWN = 500
-"""Notes and files that one answer names, those that were refused first; of the rest it tells how many there are."""
+"""Notes and files that one answer names, the refused first; it counts the rest."""
 _MOST_REPORTS = 100
 _LATER = "It goes when all notes have gone: some are left."
 _BACK = " `undo` with this `change_id` takes all of it back."
@@ -71,7 +71,7 @@ _OF_ONE_NOTE = (VersionConflict, StoreRejected, InvalidRequest, NoteNotFound)
 """Errors that leave one note as it is. Any other ends the change."""
 
 Result = tuple[str, str | None, str, bool]
-"""Hold what became of a note: status, reason, and id; True: that is the name of something else."""
+"""Hold what became of a note: status, reason, id, and whether the id names something else."""
 Drafting = Callable[[str], Awaitable[Draft | None]]
 """Make what the note of an id becomes now; None: it is so already, or gone. Raises why it must not become so."""
 
@@ -122,9 +122,9 @@ class Plan:
     canvases: dict[str, None] = field(default_factory=dict)
     """Those whose cards or links change."""
     losses: dict[str, BulkLoss] = field(default_factory=dict)
-    """Say of the notes to change what is lost for good of them, if anything."""
+    """What the notes to change lose for good, if anything."""
     published: dict[str, Published] = field(default_factory=dict)
-    """Say of the notes to change what everybody may read then, and cannot before."""
+    """What becomes public of the notes to change."""
 
     def add_hint(self, error: NotariumError) -> None:
         """Keep what this refusal says to do, if its kind does not say it always."""
@@ -221,9 +221,14 @@ async def carry_out(
 ) -> ManageAnswer:
     """Do what is planned after one question, or only tell it.
 
-    ``asks`` is the question without its mark, ``more`` what it says of this change besides; ``said`` is told where nothing is to be done.
-    A repeated request goes on with the same change, unless that has a ``change_id`` already. ``exact``: see
-    :meth:`Writer.save`. ``undoable`` False: no ``undo`` takes it back (``bulk_undo``). Raises ``NotPermitted``, ``ConfirmationRequired``, and what ends a save for more than its own note, with how many are done.
+    A repeated request goes on with the same change, unless that has a ``change_id`` already.
+
+    * ``asks``: the question without its mark; ``more``: what else it says of this change;
+    * ``said``: the note of an answer that changes nothing;
+    * ``exact``: see :meth:`Writer.save`;
+    * ``undoable`` False: no ``undo`` takes it back (``bulk_undo``).
+
+    Raises ``NotPermitted``, ``ConfirmationRequired``, and any error that is not about a single note, with how many are done.
     """
     dry_run, digest = bool(request.dry_run), "" if change_id else digest_of(request, call)
     if dry_run or not (plan.todo or after.files):

@@ -1,6 +1,6 @@
 """Say what a change of many notes takes away for good, of which notes: in one question, and bound to its answer.
 
-``domain/loss`` decides what is lost. Here it is told with a limit: so many groups of notes that lose the same, and of each so
+``domain/loss`` decides what is lost. A question names so many groups of notes that lose the same, and of each so
 many by name. The answer holds for all of them, and for what each had to lose when the question was asked.
 """
 
@@ -34,7 +34,7 @@ class BulkLoss:
     taken: str
     """A digest of what the lost parts say."""
     others: int
-    """In how many notes whose links change."""
+    """How many notes lose something because their links change."""
 
     def is_within(self, agreed: BulkLoss | None) -> bool:
         """Tell whether an answer about ``agreed`` holds for this."""

@@ -11,7 +11,7 @@ A person is asked before
 
 There are two kinds of them, and who phrases the question says which it is (``question.Ask``). What can be taken back may be the
 model's word where the client has no dialogue. What is irreversible needs a person: a removal for good, sharing, what no
-version keeps (each with what is asked beside it). A user at a terminal is not asked what they have typed. Who may answer
+version keeps (each with what else is asked). A user at a terminal is not asked what they have typed. Who may answer
 follows from NOTARIUM_DESTRUCTIVE (:func:`consent_mode`).
 
 A question names the note, so that the user notices a wrong one. The text of a note is not ours: nothing
@@ -245,7 +245,7 @@ def ask_before_publishing(
 
 
 def describe_published(app: App, what: str, changed: int, published: Published) -> tuple[str, str]:
-    """Return which notes everybody may read after a change, and why; see :func:`ask_before_publishing`."""
+    """Return which notes a change makes public, and why; see :func:`ask_before_publishing`."""
     count = len(published.ids)
     named = f"the {what}" if changed == 1 else what
     below = f" and what stands below {'it' if changed == 1 else 'them'}" if count > changed else ""

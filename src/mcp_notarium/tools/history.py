@@ -13,7 +13,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from mcp_notarium.domain.block_gaps import Form
 from mcp_notarium.domain.diff import ChangeSummary, summarize_change
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from mcp_notarium.storage.sync_state import KeptFileRow
 
 ROWS = 10
-"""Versions of one answer. Where the store keeps them, each costs a request."""
+"""Versions of one answer. Each costs a request where the store keeps them."""
 FIRST = "the first that is kept"
 PARTLY = " in part"
 """Behind a status, if something could not be brought back."""
@@ -73,6 +73,8 @@ class _Goal:
     """A sentence about what is known not to come back."""
     beside: tuple[str, ...] = ()
     """What changes and no content says."""
+    whole: str = ""
+    """A sentence about what more there is of a version."""
 
 
 async def list_versions(app: App, request: ManageRequest) -> HistoryAnswer:
@@ -106,7 +108,7 @@ async def restore_version(app: App, request: ManageRequest, call: CallContext) -
     """
     if removed := _find_removed(app, request):
         return await _revive(app, request, call, removed)
-    whole, goal = list[str](), _Goal()
+    goal = _Goal()
 
     async def draft() -> Draft:
         if request.id is None or request.version is None:
@@ -116,7 +118,7 @@ async def restore_version(app: App, request: ManageRequest, call: CallContext) -
             )
         note = await find_at_version(app, request.id, request.local_version)
         old = await app.library.history.read(note.id, request.version)
-        whole[:] = [_WHOLE] if old.removed else []
+        goal.whole = _WHOLE if old.removed else ""
         traits = app.library.traits  # where the title is the place of the note, it stays there
         title = old.content.title if traits.titles and not traits.ids.paths else note.title
         fields = {name for name, given in traits.fields.items() if given and not old.removed}
@@ -132,8 +134,7 @@ async def restore_version(app: App, request: ManageRequest, call: CallContext) -
         return _asking(await _draft(app, note, content, old, call, goal=goal), goal)
 
     try:
-        answer = await _save(app, draft, call, "restored", goal)
-        return answer.model_copy(update={"note": (answer.note or "") + "".join(whole)})
+        return await _save(app, draft, call, "restored")
     except VersionConflict as error:
         error.resolution_hint = (
             "Nothing was changed. Read the note again with `get`, and restore the version with the "
@@ -158,7 +159,7 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
         return await _draft_undone(app, note, old, call, goal)
 
     try:
-        return await _save(app, draft, call, "undone", goal)
+        return await _save(app, draft, call, "undone")
     except VersionConflict as error:
         note_id = error.details.get("id")
         if isinstance(note_id, str):
@@ -303,7 +304,7 @@ async def _draft(
     content = app.library.with_free_title(note, content)
     # Its own links were right at that place.
     _, elsewhere = await with_links(app, note, content, wanted=True)
-    draft = replace(make_draft(app, note, content), elsewhere=elsewhere)
+    draft = replace(make_draft(app, note, content), elsewhere=elsewhere, goal=goal)
     history = app.library.history
     goal.beside = await history.find_parts_beside(note, draft.content, now=app.clock())
     if call.client is None:  # defence: undo-needs-a-client =True
@@ -322,9 +323,8 @@ async def _save(
     draft: Callable[[], Awaitable[Draft]],
     call: CallContext,
     status: str,
-    goal: _Goal,
 ) -> ManageAnswer:
-    """Save what ``draft`` makes, which sets ``goal``. Say what of that the note is not."""
+    """Save what ``draft`` makes. Say what of its goal the note is not."""
     undone = status == "undone"
     leaving: list[KeptFileRow] = []
 
@@ -342,6 +342,7 @@ async def _save(
         if not isinstance(error, OutcomeUnknown):
             app.library.files.announce_leaving(leaving, leaving=False)
         raise
+    goal = cast("_Goal", made.goal)
     told = "The note says this already; nothing was written."
     if saved is not None and made.note is not None:
         policy, beside = app.config.policy, goal.beside
@@ -366,7 +367,7 @@ async def _save(
         status=status,
         new_local_version=note.local_version,
         new_server_version=note.server_version,
-        note=told,
+        note=told + goal.whole,
     )
 
 

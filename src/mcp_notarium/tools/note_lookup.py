@@ -47,8 +47,8 @@ _FORMS = "Write `daily:today`, `daily:yesterday`, `daily:tomorrow` or a day of t
 async def find_note(app: App, note_id: str) -> Note:
     """Return the note with this id, or of this day. Raises ``NoteNotFound``, or what the store answers.
 
-    If rules hide notes, ``StillLoading`` is the only answer about a note that cannot be shown before all
-    are here: the store may refuse a hidden one in words of its own.
+    ``StillLoading`` is the only answer about a note that cannot be shown before all are here if rules hide
+    notes: the store may refuse a hidden one in words of its own.
     """
     note = app.library.get(note_id)
     if note is None and is_day(note_id):

@@ -10,7 +10,8 @@ if nothing would change, or if nobody has agreed to sharing the note or dropping
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.block_gaps import Form
@@ -70,6 +71,7 @@ from mcp_notarium.tools.tool import CallContext
 if TYPE_CHECKING:
     from mcp_notarium.app import App
     from mcp_notarium.domain.note import Published
+    from mcp_notarium.storage.audit_log import Step
     from mcp_notarium.sync.writer import Saved
 
 LARGEST_NOTE = 1_048_576
@@ -98,6 +100,8 @@ class Draft:
     """Tell that it takes away for good what it replaces."""
     published: Published | None = None
     """Say what everybody may read after it, and cannot before."""
+    goal: object = field(default=None, compare=False)
+    """Hold what its maker tells of it afterwards."""
 
     @property
     def key(self) -> str:
@@ -177,10 +181,15 @@ async def carry_out(
     """Save what ``drafting`` makes, if everybody agrees; return the note, and None if it was so already.
 
     ``exact``: it is merged with nothing; see :meth:`Writer.save`. ``before`` is called right before the write.
+    What the same call was about to save before it was taken back is saved over what it was made from, so that it stands once.
     """
+    step = call.steps.next()
+    if (done := _find_saved(app, step)) is not None:
+        return done
+    begun = drafting if step.draft is None else partial(_draft_as_before, app, step.draft)
     stamp = app.library.stamp()
-    draft = agreed = await with_questions(app, await drafting(), call)
-    await app.library.require_open(draft.note, draft.content)
+    agreed = await with_questions(app, await begun(), call)
+    await app.library.require_open(agreed.note, agreed.content)
     if agreed.asks and not agreed.changes_nothing:
         app.usage_limits.require_write()
         note, links = agreed.note, agreed.elsewhere.links
@@ -191,43 +200,77 @@ async def carry_out(
             changes=changes_of(note, agreed.content, lambda: relinked(app, links)),
         )
     async with app.library.writing(agreed.key) as waited:
+        if (done := _find_saved(app, step)) is not None:
+            return done
+        # Draft again if another write ran, the index has changed while the user was asked, or what a version would
+        # have kept may have. What else has changed is found before the write.
+        looks = waited or agreed.loses or agreed.published is not None
+        looks = looks or (bool(agreed.asks) and app.library.stamp() != stamp)
+        draft = await _draft_in_step(app, begun, call) if looks else agreed
         for attempt in range(1, _ATTEMPTS + 1):
-            # Draft again if another write ran, the index has changed while the user was asked, or what a version would
-            # have kept may have. What else has changed is found before the write.
-            looks = waited or agreed.loses or agreed.published is not None
-            if attempt > 1 or looks or (agreed.asks and app.library.stamp() != stamp):
-                draft = await _draft_in_step(app, drafting, call)
             if draft.note is not None and draft.changes_nothing:
                 await app.library.require_writable(draft.note)
                 return draft, app.library.get(draft.note.id) or draft.note, None
-            if draft.asks and draft != agreed:  # defence: consent-to-one-change
-                since = (
-                    "since the user was asked" if agreed.asks else "so that the user must be asked"
-                )
-                raise VersionConflict(f"The note has changed {since}; nothing was saved.")
-            # What comes back was the note's own.
-            if app.library.traits.asks_attachments and not exact:
-                await app.library.files.require_no_hidden(draft.note, draft.content)
+            await _require_as_agreed(app, draft, agreed, exact=exact)
             try:
-                with app.usage_limits.write():
-                    before(draft)
-                    saved = await app.library.save(
-                        note=draft.note,
-                        path=draft.path,
-                        content=draft.content,
-                        act=call.act,
-                        exact=exact or draft.loses,
-                        keeps=not draft.loses and call.client is not None,
-                        links=draft.elsewhere.links,
-                        canvases=draft.elsewhere.canvases,
-                    )
-                count_others(app, saved)
+                saved = await _save(app, draft, call, step, exact=exact, before=before)
             except VersionConflict as error:
                 if attempt == _ATTEMPTS or exact or not draft.may_follow:
                     raise _with_overlaps(app, error, draft, exact=exact) from None
+                draft = await _draft_in_step(app, drafting, call)
             else:
                 return draft, saved.note, saved
     raise AssertionError("the last attempt returns or raises")
+
+
+async def _require_as_agreed(app: App, draft: Draft, agreed: Draft, *, exact: bool) -> None:
+    """Raise if the draft is not what the user has agreed to, or would show what is hidden."""
+    if draft.asks and draft != agreed:  # defence: consent-to-one-change
+        since = "since the user was asked" if agreed.asks else "so that the user must be asked"
+        raise VersionConflict(f"The note has changed {since}; nothing was saved.")
+    # What comes back was the note's own.
+    if app.library.traits.asks_attachments and not exact:
+        await app.library.files.require_no_hidden(draft.note, draft.content)
+
+
+async def _save(
+    app: App,
+    draft: Draft,
+    call: CallContext,
+    step: Step,
+    *,
+    exact: bool,
+    before: Callable[[Draft], None],
+) -> Saved:
+    with app.usage_limits.write():
+        before(draft)
+        step.draft = draft
+        saved = await app.library.save(
+            note=draft.note,
+            path=draft.path,
+            content=draft.content,
+            act=call.act,
+            # defence: agreed-is-not-merged -asks
+            exact=exact or draft.loses or bool(draft.asks),
+            keeps=not draft.loses and call.client is not None,
+            links=draft.elsewhere.links,
+            canvases=draft.elsewhere.canvases,
+        )
+    count_others(app, saved)
+    return saved
+
+
+def _find_saved(app: App, step: Step) -> tuple[Draft, Note, Saved] | None:
+    """Return what the same call has saved before it was taken back, if that stands."""
+    saved = None if step.draft is None else app.library.find_saved(step)
+    return None if saved is None else (step.draft, saved.note, saved)
+
+
+async def _draft_as_before(app: App, made: Draft) -> Draft:
+    """Return a draft that was made before, of its note by the id that it has now."""
+    if made.note is None:
+        return made
+    return replace(made, note=replace(made.note, id=(await find_note(app, made.note.id)).id))
 
 
 async def _draft_in_step(
@@ -272,12 +315,16 @@ async def with_questions(app: App, draft: Draft, call: CallContext) -> Draft:
         old = draft.content if note is None else note.content
         what = name_note(app, old.title or old.text, note_id=note.id if note else None)
         asks = ask_before_publishing(app, what, 1, published)
-        draft = replace(draft, asks=(*draft.asks, *asks), published=published)
+        draft = replace(draft, asks=_each_once(*draft.asks, *asks), published=published)
     if draft.note is None:
         return draft
     asks = await find_questions(app, draft.note, draft.content, links=draft.elsewhere.links)
     # defence: unrecoverable-asks =False
-    return replace(draft, asks=(*draft.asks, *asks), loses=True) if asks else draft
+    return replace(draft, asks=_each_once(*draft.asks, *asks), loses=True) if asks else draft
+
+
+def _each_once(*asks: Ask) -> tuple[Ask, ...]:
+    return tuple(dict.fromkeys(asks))  # a draft of before has them already
 
 
 def _check_shape(app: App, request: SaveRequest) -> None:

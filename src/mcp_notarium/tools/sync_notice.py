@@ -34,7 +34,7 @@ async def wait_for_notes(app: App) -> SyncStatus:
     """Wait a moment for the first sync: for its first page, or for all notes if rules hide some.
 
     Returns how sync stands then. Does not wait for a sync that has failed already or that only a person
-    can repair. If rules hide notes, nothing is listed before all are here: a first page with gaps would
+    can repair. Nothing is listed before all are here if rules hide notes: a first page with gaps would
     reveal how many notes are hidden. Raises why nothing can be listed yet, with the way out.
     """
     all_needed = app.config.policy.visibility.has_rules

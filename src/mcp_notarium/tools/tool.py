@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from mcp_notarium.storage.audit_log import Act
+    from mcp_notarium.storage.audit_log import Act, Steps
     from mcp_notarium.tools.question import Question
 
 
@@ -32,6 +32,10 @@ class CallContext(Protocol):
     @property
     def act(self) -> Act:
         """Return what a change is recorded by before it is made."""
+
+    @property
+    def steps(self) -> Steps:
+        """Return its saves, and those of the same call that was taken back."""
 
     async def confirm(self, question: Question) -> bool:
         """Return whether the user agrees. Raises ``ConfirmationRequired`` if nobody can say."""

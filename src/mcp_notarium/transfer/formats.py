@@ -243,7 +243,7 @@ class _FolderExport(Export):
 
 
 class _DocumentExport(Export):
-    """One JSON document, or a zip file with it and other files: a JSON export that has files becomes one."""
+    """Write one JSON document, or a zip file with it and the files of the notes."""
 
     def __init__(self, path: Path, form: DocumentFormat) -> None:
         super().__init__(path)

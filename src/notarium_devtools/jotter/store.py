@@ -128,7 +128,11 @@ class Jotter:
             page = await self._events(cursor)
             if any(one["item_type"] != "note" and one["type"] == _UPDATED for one in page["items"]):
                 raise CursorLost("notes of Jotter lie in a notebook that has changed")
-            last = {one["item_id"]: one for one in page["items"] if one["item_type"] == "note"}
+            last: dict[str, Any] = {}
+            for one in page["items"]:
+                if one["item_type"] == "note":
+                    last.pop(one["item_id"], None)  # the oldest comes first
+                    last[one["item_id"]] = one
             if last or not (page["has_more"] or (wait and time.monotonic() < ends)):
                 break
             cursor = page["cursor"]
@@ -217,14 +221,12 @@ class Jotter:
         self, note_id: str, body: bytes | None, tops: Collection[str]
     ) -> Collection[str]:
         """See ``MovingStore.find_inside``."""
-        if body is not None and codec.read_move(body) is not None:
-            note = codec.revision_of(note_id, body)
-        elif note_id:
-            note = await self.get(note_id)
-        else:  # Jotter puts a new note into the notebook for these
+        move = codec.read_move(body) if body is not None else None
+        if not note_id:  # Jotter puts a new note into the notebook for these
             return ()
+        notebook = move["new"] if move else codec.notebook_of(await self.get(note_id))
         above = codec.notebooks_above(await self.read_notebooks())
-        return {*tops} & {note_id, *above.get(codec.notebook_of(note), ())}
+        return {*tops} & {*above.get(notebook, ()), *(() if move else (note_id,))}
 
     async def read_notebooks(self) -> list[Any]:
         """Return the notebooks, as Jotter has them."""

@@ -30,7 +30,7 @@ class Simulator(Device):
     It also acts as the other device of that account. ``latency`` (seconds) passes before every answer.
     ``publish_delay`` (seconds) is how long the service takes to give a note tagged ``published`` its
     address while serving; None: it never does by itself. ``poll_seconds`` is the longest duration of a long
-    poll. If ``limits`` are given, their ``max_object_bytes`` replaces ``max_note_bytes``.
+    poll. The ``max_object_bytes`` of ``limits`` replaces ``max_note_bytes``.
     """
 
     def __init__(

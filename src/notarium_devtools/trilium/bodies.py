@@ -38,11 +38,11 @@ class Failure(Exception):
 
 
 class NoAnswer(Exception):
-    """Never answer: the server's handler has failed and nobody tells the client."""
+    """Leave a request without an answer, as the server does if its handler fails."""
 
 
 class NoRoute(Exception):
-    """There is no such path."""
+    """Report that there is no such path."""
 
 
 def parse_body(request: Request, version: Version) -> Any:

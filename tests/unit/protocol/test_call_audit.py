@@ -11,7 +11,9 @@ from mcp import MCPError
 from mcp_notarium.audit.chain import AuditKeys
 from mcp_notarium.errors import CacheFull, StoreTimeout
 from mcp_notarium.protocol import call_audit
+from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.secret import Secret
+from mcp_notarium.storage.audit_log import Steps
 from mcp_notarium.stores.contract import check_not_withdrawn
 from support.memory_client import Fault
 from support.tool_client import connected
@@ -396,6 +398,30 @@ async def test_call_that_is_cancelled_is_recorded_with_what_became_of_it(
         goes_on.set()
         await until(lambda: len(records(harness)) == len(outcomes))
     assert [record.outcome for record in records(harness)] == outcomes
+
+
+@pytest.mark.parametrize(
+    ("others", "taken_back", "again", "seconds", "known"),
+    [
+        (0, "7", "same", 600.0, True),
+        (15, 7, "same", 600.0, True),
+        (16, 7, "same", 600.0, False),
+        (0, 8, "same", 600.0, False),
+        (0, 7, "other", 600.0, False),
+        (0, 7, "same", 0.0, False),
+    ],
+)
+async def test_call_that_was_taken_back_lately_is_known_once_if_it_comes_again(  # noqa: PLR0917 - a row of the table
+    monkeypatch, others, taken_back, again, seconds, known
+):
+    monkeypatch.setattr(call_audit, "_KEPT_SECONDS", seconds)
+    recorder, steps = call_audit.Recorder(AppHolder(None, report=print)), Steps()
+    assert recorder.see_change(7, "same", steps) is None
+    for number in range(others):
+        recorder.see_change(f"other {number}", "another", Steps())
+    recorder.take_back(taken_back)
+    assert recorder.see_change(9, again, Steps()) is (steps if known else None)
+    assert recorder.see_change(9, again, Steps()) is None
 
 
 async def test_change_that_changes_nothing_is_one_record(harness):

@@ -10,7 +10,13 @@ import pytest
 
 from mcp_notarium.domain.conflict_copy import MARK
 from mcp_notarium.domain.note import Content, WriteState
-from mcp_notarium.errors import NoteNotFound, OutcomeUnknown, StoreRejected
+from mcp_notarium.errors import (
+    IdTaken,
+    NoteNotFound,
+    OutcomeUnknown,
+    StoreRejected,
+    StoreUnavailable,
+)
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus, Retry
 from support.memory_client import (
     LIKE_EVENTS,
@@ -172,16 +178,25 @@ def test_a_repair_that_a_merging_store_refuses_is_no_success(clients, store):
     assert rejected(client) == [f"zero\n{BASE}four\n"]
 
 
+@pytest.mark.parametrize("why", [StoreUnavailable, IdTaken])
 @overwriting
 def test_a_merge_that_waits_is_not_said_to_be_made_and_is_made_by_the_next_cycle(
-    clients, store, traits
+    clients, store, traits, why
 ):
     client, ours = clients(traits=traits), f"zero\n{BASE}"
+    push, pushed = client.remote.push, []
+
+    async def once_not(write):
+        pushed.append(write)
+        if len(pushed) == 2:  # the merge
+            raise why("not now")
+        return await push(write)
+
+    client.remote.push = once_not
 
     async def scenario():
         note = await open_note(client, store)
         client.faults.plan(Fault.RACE, on="push", edit=lambda _: f"{BASE}four\n")
-        client.faults.plan(Fault.UNAVAILABLE, on="push")
         saved = await client.change(note, ours)
         assert (saved.note.text, saved.merged) == (ours, False)
         await client.run_cycles(2)

@@ -427,6 +427,8 @@ def _app():
 
 async def save_without_answer(client, content, *, arrives):
     push = client.remote.push
+    log = AuditLog(client.cache.database, AuditKeys(), clock=lambda: 1, days=9)
+    act = Act(log, lambda: AuditEntry(at=1, act="tool.save", client="agent", outcome=OPEN))
 
     async def lost(write):
         if arrives:
@@ -436,7 +438,7 @@ async def save_without_answer(client, content, *, arrives):
 
     client.remote.push = lost
     with pytest.raises(OutcomeUnknown):
-        await client.writer.save(note=client.note("n1"), content=content)
+        await client.writer.save(note=client.note("n1"), content=content, act=act)
     (write,) = client.cache.journal.all()
     return write
 
@@ -472,13 +474,16 @@ def test_an_unanswered_undo_gives_way_to_what_the_app_has_set_since(app):
         replaced = await history.read_replaced("n1", client=None)
         native = history.native_of("n1", replaced, last=True)
         await save_without_answer(client, replace(replaced.content, native=native), arrives=False)
-        file.put("n1", "text\n", images='["c"]')
+        file.put("n1", "text\nmore\n", images='["c"]')
         assert await client.writer.replay.finish_all() == {WriteOutcome.STORED: 1}
         await client.run_cycles()
 
     asyncio.run(scenario())
     assert file.row("n1")["images"] == '["c"]'
     assert client.cache.journal.all() == []
+    assert {kept.replaced_by for kept in client.cache.versions.of("n1")} == {""}, (
+        "nothing was undone"
+    )
 
 
 def test_an_undo_is_refused_if_the_app_has_set_something_else_since(app):

@@ -68,13 +68,13 @@ def test_a_change_of_a_note_whose_write_is_unanswered_waits_for_the_write(loaded
         loaded.faults.plan(Fault.NONSENSE, on="get")
         await loaded.sync()
         assert loaded.note("n03").text == "note 3\n"
-        assert loaded.cache.progress.unresolved() == ("n03",)
+        assert (*loaded.cache.progress.unresolved(),) == ("n03",)
         await loaded.sync()
 
     asyncio.run(scenario())
     assert store.text("n03") == "mine\nnote 3\ntheirs\n"
     assert loaded.contents() == store.contents()
-    assert loaded.cache.progress.unresolved() == ()
+    assert (*loaded.cache.progress.unresolved(),) == ()
 
 
 def test_one_note_that_cannot_be_read_does_not_delay_the_others(loaded, store):
@@ -85,10 +85,10 @@ def test_one_note_that_cannot_be_read_does_not_delay_the_others(loaded, store):
     assert sync(loaded) is State.IDLE
     different = {i for i in store.ids() if loaded.contents()[i] != store.contents()[i]}
     assert len(different) == 1
-    assert loaded.cache.progress.unresolved() == tuple(different)
+    assert (*loaded.cache.progress.unresolved(),) == tuple(different)
     sync(loaded)
     assert loaded.contents() == store.contents()
-    assert loaded.cache.progress.unresolved() == ()
+    assert (*loaded.cache.progress.unresolved(),) == ()
 
 
 def test_a_note_that_reads_older_than_the_feed_said_is_read_again(loaded, store):
@@ -96,10 +96,10 @@ def test_a_note_that_reads_older_than_the_feed_said_is_read_again(loaded, store)
     loaded.faults.plan(Fault.WITHOUT_CONTENT, on="changes")
     loaded.faults.plan(Fault.STALE, on="get")
     sync(loaded)
-    assert loaded.cache.progress.unresolved() == ("n03",)
+    assert (*loaded.cache.progress.unresolved(),) == ("n03",)
     sync(loaded)
     assert loaded.contents() == store.contents()
-    assert loaded.cache.progress.unresolved() == ()
+    assert (*loaded.cache.progress.unresolved(),) == ()
 
 
 def test_a_removed_id_that_is_used_again_is_followed(loaded, store):
@@ -480,12 +480,12 @@ def test_a_feed_that_never_moves_its_cursor_does_not_loop(loaded):
     assert loaded.remote.calls.count("changes") == 1
 
 
-def test_unresolved_notes_are_kept_as_plain_ids_and_nothing_else(loaded, store):
+def test_unresolved_notes_are_kept_as_ids_and_versions_and_nothing_else(loaded, store):
     store.edit("n03", lambda text: text + "more\n")
     loaded.faults.plan(Fault.WITHOUT_CONTENT, on="changes")
     loaded.faults.plan(Fault.NONSENSE, on="get")
     sync(loaded)
-    assert json.loads(loaded.cache.sync_state.get("sync.unresolved")) == ["n03"]
+    assert json.loads(loaded.cache.sync_state.get("sync.unresolved")) == {"n03": 2}
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def changed_elsewhere(loaded, store, *note_ids):
 
 
 def unresolved(client):
-    return client.cache.progress.unresolved()
+    return (*client.cache.progress.unresolved(),)
 
 
 @pytest.mark.parametrize("fault", REFUSALS)
@@ -283,7 +283,7 @@ def test_one_cycle_asks_for_one_batch_of_unresolved_notes(loaded, store):
     for note_id in notes:
         store.put(note_id, "text\n")
     with loaded.cache.transaction():
-        loaded.cache.progress.mark_unresolved(notes)
+        loaded.cache.progress.mark_unresolved(dict.fromkeys(notes, 0))
     asyncio.run(loaded.sync())
     assert unresolved(loaded) == tuple(notes[SPLIT:])
     asyncio.run(loaded.sync())

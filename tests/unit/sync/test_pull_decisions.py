@@ -26,6 +26,7 @@ from mcp_notarium.sync.pull_decisions import (
     lags_behind,
     plan,
     plan_sweep,
+    told_version,
 )
 
 NOBODY = None
@@ -173,6 +174,11 @@ def test_an_answer_older_than_what_made_us_ask_is_not_taken():
     assert not lags_behind(revision(7), entry(6))
     assert not lags_behind(revision(1), Missing("n"))
     assert not lags_behind(Tombstone("n"), Missing("n"))
+    for told, versions in ((Tombstone("n"), (1, 9)), (revision(4), (1, 3)), (entry(4), (3,))):
+        since = Missing("n", told_version(told))
+        assert all(lags_behind(revision(version), since) for version in versions)
+        assert not lags_behind(Tombstone("n"), since)
+    assert not lags_behind(revision(4), Missing("n", told_version(revision(4))))
     assert not lags_behind(revision(None, etag="x"), entry(6))
 
 

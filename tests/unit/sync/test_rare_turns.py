@@ -230,6 +230,21 @@ def test_a_repeated_creation_is_in_the_audit_log_also_if_its_note_is_there_alrea
     assert texts(store) == ["mine\n"]
 
 
+def test_a_creation_that_a_cycle_has_found_is_known_as_its_clients(client, store):
+    log = AuditLog(client.cache.database, AuditKeys(), clock=lambda: 1, days=9)
+    act = Act(log, lambda: AuditEntry(at=1, act="tool.save", client="agent", outcome=OPEN))
+
+    async def scenario():
+        client.faults.plan(Fault.LOST_ANSWER, on="push")
+        with pytest.raises(OutcomeUnknown):
+            await client.writer.save(note=None, content=Content("mine\n"), act=act)
+        await client.run_cycles(1)
+
+    asyncio.run(scenario())
+    (note_id,) = store.ids()
+    assert client.cache.versions.makers(note_id).of(client.cache.notes.etag(note_id)) == "agent"
+
+
 def test_a_creation_whose_note_somebody_has_removed_since_is_made_anew_if_it_is_asked_for_again(
     client, store
 ):

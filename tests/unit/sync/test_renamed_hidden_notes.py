@@ -8,7 +8,7 @@ import pytest
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.policy import Visibility
-from mcp_notarium.errors import NoteNotFound, OutcomeUnknown
+from mcp_notarium.errors import CacheFull, NoteNotFound, OutcomeUnknown
 from mcp_notarium.storage import table_copy
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.sync.listing_pages import reload_index
@@ -221,6 +221,25 @@ def test_a_hidden_note_that_takes_the_name_right_before_the_push_stays_hidden(
     assert looks(vault) == set()
     store.rename("open.md", "a.md")
     assert looks(vault) == set()
+
+
+def test_a_disk_that_is_full_right_after_such_a_push_leaves_the_write_in_doubt(
+    vault, store, monkeypatch
+):
+    def full(**_how):
+        raise CacheFull("no space")
+
+    note = vault.note("open.md")
+    raced(
+        vault,
+        partial(store.move_over, "secret.md", "open.md"),
+        after=lambda: monkeypatch.setattr(vault.cache, "transaction", full),
+    )
+    with pytest.raises(OutcomeUnknown, match="is stored"):
+        asyncio.run(vault.change(note, note.text + "more\n"))
+    monkeypatch.undo()
+    assert looks(vault) == set()
+    assert vault.cache.journal.all() == []
 
 
 def test_a_hidden_note_that_takes_the_name_of_an_unfinished_write_stays_hidden(vault, store):

@@ -51,11 +51,14 @@ def test_a_note_comes_back_as_it_was(client, app):
     assert client.cache.journal.all() == []
 
 
-def test_a_note_that_the_app_has_made_again_stays_as_it_is(client, app):
+def test_a_note_that_the_app_has_made_again_stays_as_it_is(client, app, monkeypatch):
     remove(client)
     app.put("n1", "by the app")
+    push, pushed = client.remote.push, []
+    monkeypatch.setattr(client.remote, "push", lambda write: pushed.append(write) or push(write))
     with pytest.raises(VersionConflict):
         revive(client)
+    assert len(pushed) == 1, "its caller decides, and no other id is tried"
     assert [row["content"] for row in app.run('SELECT "content" FROM "Note"')] == ["by the app"]
     assert History(client.cache, client.remote).read_removed("n1") != []
 

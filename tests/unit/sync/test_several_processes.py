@@ -6,6 +6,7 @@ import pytest
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import OutcomeUnknown, StoreUnavailable
+from mcp_notarium.stores.contract import WriteGuard
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.sync.cycle_states import State
 from support.memory_client import ROWS, Fault
@@ -291,10 +292,17 @@ def test_a_save_tells_of_an_edit_that_another_process_has_made_before_it_is_answ
     assert (saved.note.text, saved.merged) == ("one\nours\ntheirs\n", True)
 
 
-@pytest.mark.parametrize("new", [True, False], ids=["new", "changed"])
-@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize(
+    ("row", "case"),
+    [
+        (row, case)
+        for row in ROWS
+        for case in ("new", "changed", "removed")
+        if case != "removed" or ROWS[row].write_guard is not WriteGuard.LAST_WRITER
+    ],
+)
 def test_a_write_that_two_processes_send_and_others_edit_between_is_stored_once(
-    clients, store, time, row, new
+    clients, store, time, row, case
 ):
     first, second = (clients(traits=ROWS[row]) for _ in range(2))
 
@@ -303,6 +311,7 @@ def test_a_write_that_two_processes_send_and_others_edit_between_is_stored_once(
         await second.writer.replay.finish_not_found()
 
     async def scenario():
+        new = case == "new"
         note = None if new else await first.create("one\n\nend\n")
         slow, late = Slow(first), Slow(second)
         sent = "one\nmine\n\nend\n"
@@ -314,11 +323,14 @@ def test_a_write_that_two_processes_send_and_others_edit_between_is_stored_once(
         slow.go_on.set()
         await save
         (note_id,) = store.ids()
-        store.edit(note_id, lambda text: text.replace("mine\n", "mine\ntheirs\n"))
+        if case == "removed":  # by somebody who has seen it: no copy keeps it
+            store.remove(note_id)
+        else:
+            store.edit(note_id, lambda text: text.replace("mine\n", "mine\ntheirs\n"))
         late.go_on.set()
         await replay
 
     asyncio.run(scenario())
     texts = [content.text for content in store.contents().values()]
-    assert texts == ["one\nmine\ntheirs\n\nend\n"]
+    assert texts == ([] if case == "removed" else ["one\nmine\ntheirs\n\nend\n"])
     assert first.cache.journal.all() == []

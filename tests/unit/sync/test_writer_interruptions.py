@@ -5,7 +5,7 @@ import errno
 
 import pytest
 
-from mcp_notarium.audit.chain import OPEN, AuditEntry, AuditKeys
+from mcp_notarium.audit.chain import OPEN, UNKNOWN, AuditEntry, AuditKeys
 from mcp_notarium.domain.conflict_copy import MARK
 from mcp_notarium.domain.note import Content, WriteState
 from mcp_notarium.errors import (
@@ -216,47 +216,18 @@ def test_a_cancelled_caller_leaves_at_once_and_the_write_is_finished(client, sto
     assert client.cache.journal.all() == []
 
 
-def test_nothing_is_remembered_of_a_creation_that_stored_nothing(client):
-    async def refused(_write):
-        raise StoreRejected("no")
-
-    client.remote.push = refused
-    log = AuditLog(client.cache.database, AuditKeys(), clock=lambda: 1, days=9)
-    act = Act(log, lambda: AuditEntry(at=1.0, act="tool.save", outcome=OPEN))
-    with pytest.raises(StoreRejected):
-        asyncio.run(client.writer.save(note=None, content=Content("one\n"), act=act))
-    for ended in act.on_cancelled:
-        ended()
-    assert not client.writer.replay.created
-
-
 @pytest.mark.parametrize(("kept", "notes"), [(20, 4), (1, 5)])
-def test_the_same_text_saved_again_after_a_cancelled_creation_gets_its_note_once(
+def test_the_same_text_saved_again_after_its_creation_was_finished_gets_its_note_once(
     client, store, monkeypatch, kept, notes
 ):
     monkeypatch.setattr("mcp_notarium.sync.replay._MOST_CREATED", kept)
-    log = AuditLog(client.cache.database, AuditKeys(), clock=lambda: 1, days=9)
 
     async def scenario():
         for text in ("one\n", "two\n"):
-            entered, go_on, push = asyncio.Event(), asyncio.Event(), client.remote.push
-
-            async def slow(write, entered=entered, go_on=go_on, push=push):
-                entered.set()
-                await go_on.wait()
-                return await push(write)
-
-            client.remote.push = slow
-            act = Act(log, lambda: AuditEntry(at=1.0, act="tool.save", outcome=OPEN))
-            creation = client.writer.save(note=None, content=Content(text), act=act)
-            save = asyncio.create_task(creation)
-            await entered.wait()
-            save.cancel()
-            go_on.set()
-            await client.writer.locks.drain()
-            for ended in act.on_cancelled:
-                ended()
-            client.remote.push = push
+            client.faults.plan(Fault.LOST_ANSWER, on="push")
+            with pytest.raises(OutcomeUnknown):
+                await client.create(text)
+            await client.writer.replay.finish_all()
         for text in ("one\n", "one\n", "one\n", "two\n"):
             await client.create(text)
 
@@ -570,12 +541,16 @@ def test_a_process_that_ends_at_any_step_of_a_late_save_leaves_both_edits_once(
 
 
 def test_a_copy_that_cannot_be_sent_now_is_not_named_and_is_sent_later(client, store):
+    log = AuditLog(client.cache.database, AuditKeys(), clock=lambda: 1, days=9)
+    act = Act(log, lambda: AuditEntry(at=1.0, act="tool.save", outcome=OPEN))
+
     async def scenario():
         note = await client.create("hello world\n")
         client.faults.plan(Fault.RACE, on="push", edit=lambda _: "hello brave world\n")
         client.faults.plan(Fault.UNAVAILABLE, on="push")
         with pytest.raises(OutcomeUnknown, match="not stored beside that yet"):
-            await client.change(note, "hello\n")
+            await client.writer.save(note=note, content=Content("hello\n"), act=act)
+        assert act.outcome == UNKNOWN, "if its caller had left"
         (waiting,) = client.cache.journal.all()
         assert waiting.note_id not in store.ids()
         await client.sync()

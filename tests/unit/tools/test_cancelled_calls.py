@@ -4,6 +4,9 @@ import asyncio
 
 import pytest
 
+from mcp_notarium.audit.chain import OPEN, AuditEntry
+from mcp_notarium.storage.audit_log import Act
+from mcp_notarium.stores.contract import Retry
 from mcp_notarium.tools.catalog import NOTARIUM
 from support.long import LONG
 from support.tool_harness import Caller, ToolHarness
@@ -21,16 +24,29 @@ CALLS = {
     ),
     "reset": ("manage", {"action": "reset_cache"}),
 }
+AGAIN = {
+    "a new note": {"text": "new\n"},
+    "a line": {"id": "plain", "append": "more"},
+    "a place": {"id": "plain", "find": "x", "replace": "x more"},
+}
 STEPS = range(120 if LONG else 40)
 
 
-async def begun(folder):
-    harness = ToolHarness(folder)
+async def begun(folder, **traits):
+    harness = ToolHarness(folder, **traits)
     harness.caller = Caller(agrees=True)
     harness.store.put("plain", "x\n")
     harness.store.put("trashed", "y\n", trash=True)
     await harness.sync()
     return harness
+
+
+def recorded(harness):
+    """A caller whose changes are recorded."""
+    caller = Caller()
+    entry = AuditEntry(at=1.0, act="tool.save", outcome=OPEN)
+    caller.act = Act(harness.app.audit, lambda: entry, caller.steps)
+    return caller
 
 
 def contents(harness):
@@ -95,3 +111,54 @@ def test_a_call_cancelled_at_any_await_is_done_once_or_not_at_all(tmp_path, call
         return outcomes
 
     asyncio.run(every())
+
+
+@pytest.mark.parametrize("unlike", [{}, {"retry": Retry.ASK}], ids=["knows writes", "asks"])
+@pytest.mark.parametrize("arguments", AGAIN.values(), ids=list(AGAIN))
+def test_a_call_cancelled_at_any_await_and_called_again_is_done_once(tmp_path, arguments, unlike):
+    async def twice(steps):
+        (folder := tmp_path / f"{steps}").mkdir()
+        harness = await begun(folder, **unlike)
+        try:
+            first, again = recorded(harness), recorded(harness)
+            harness.caller = first
+            over = await cancelled_after(harness, ("save", arguments), steps)
+            again.steps.earlier = first.steps
+            request = TOOLS["save"].request.model_validate(arguments)
+            answer = await TOOLS["save"].handle(harness.app, request, again)
+            assert answer.id in harness.store.contents()
+            return contents(harness), over
+        finally:
+            harness.close()
+
+    async def every():
+        outcomes = []
+        for steps in STEPS:
+            after, over = await twice(steps)
+            outcomes.append(after)
+            if over:
+                break
+        assert over, "it did not end within so many steps"
+        assert all(after == outcomes[0] for after in outcomes), outcomes
+
+    asyncio.run(every())
+
+
+@pytest.mark.parametrize("theirs", ["x\nmore\n", "x\nthem\nmore\n", "\nx\nmore\nx\n", "x\n"])
+def test_a_line_that_was_saved_before_its_call_was_taken_back_stands_once(tmp_path, theirs):
+    async def scenario():
+        harness = await begun(tmp_path)
+        handle, append = TOOLS["save"].handle, {"id": "plain", "append": "more"}
+        request = TOOLS["save"].request.model_validate(append)
+        first, again = recorded(harness), recorded(harness)
+        await handle(harness.app, request, first)
+        harness.store.edit("plain", lambda _: theirs)
+        await harness.sync()
+        again.steps.earlier = first.steps
+        answer = await handle(harness.app, request, again)
+        assert "more" in str(answer.changed)
+        harness.close()
+        return harness.store.text("plain")
+
+    wanted = theirs if "more" in theirs else "x\nmore\n"
+    assert asyncio.run(scenario()) == wanted

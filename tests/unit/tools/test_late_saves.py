@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_notarium.domain.patch import Operation, apply_patch
-from mcp_notarium.domain.policy import Visibility
+from mcp_notarium.domain.policy import Policy, Visibility
 from mcp_notarium.errors import (
     ConfirmationRequired,
     NoteNotFound,
@@ -323,6 +323,39 @@ async def test_what_needs_consent_is_never_merged_with_a_later_text(harness):
             harness, Caller(agrees=True), id="n", local_version=version, tags=["new@example.org"]
         )
     assert harness.store.fields("n")["tags"] == []
+
+
+@pytest.mark.parametrize(
+    "given", [{"tags": ["new@example.org"]}, {"add_tags": ["new@example.org"]}]
+)
+@pytest.mark.parametrize("since", ["edited", "hidden", "removed", ""])
+async def test_what_the_user_agrees_to_is_decided_by_what_the_store_holds_then(
+    tmp_path, given, since
+):
+    policy = Policy(visibility=Visibility(hidden_tags=("hidden",)))
+    harness = ToolHarness(tmp_path, policy=policy)
+    given["local_version"] = await noted(harness, "Plan\n")
+    put, remove = harness.store.put, harness.store.remove
+
+    class Elsewhere(Caller):
+        async def confirm(self, question):
+            if since:  # and nothing of it is known here
+                remove("n") if since == "removed" else put(
+                    *("n", "Plan\nand a secret\n" if since == "edited" else "Plan\n"),
+                    tags=["hidden"] if since == "hidden" else [],
+                )
+            return await super().confirm(question)
+
+    caller = Elsewhere(agrees=True)
+    if since:
+        with pytest.raises((VersionConflict, NoteNotFound)):
+            await write(harness, caller, id="n", **given)
+    else:
+        await write(harness, caller, id="n", **given)
+    assert len(caller.asked) == 1
+    shared = since != "removed" and "new@example.org" in harness.store.fields("n")["tags"]
+    assert shared == (not since)
+    harness.close()
 
 
 async def test_nothing_of_a_note_that_was_hidden_or_removed_is_a_base(tmp_path):

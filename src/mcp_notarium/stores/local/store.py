@@ -206,7 +206,8 @@ class LocalStore:
 
     def id_of_link(self, note_id: str, target: str) -> str:  # noqa: ARG002 - a link names the note as well
         """See ``AttachmentStore.id_of_link``."""
-        return target
+        owner, _, name = target.partition("/")
+        return target if name and ":" not in owner else ""
 
     async def keep_file(self, revision: Revision, name: str, kind: str, data: bytes) -> KeptFile:
         """See ``KeepingStore.keep_file``. It joins the caller's transaction."""

@@ -26,15 +26,14 @@ _DATES = ("createdAt", "updatedAt", "reminder")
 
 @dataclass(frozen=True, slots=True)
 class NoteCard:
-    """Hold a note as the app shows it. ``content``, ``tags_understood``: what the policy judges, as of a ``Revision``.
-
-    ``values`` are JSON values by the app's own names; empty where only the order was asked for.
-    """
+    """Hold a note as the app shows it."""
 
     id: str
     content: Content = field(repr=False)
+    """What the policy judges, as of a ``Revision``; so is the next."""
     tags_understood: bool
     values: Mapping[str, Any] = field(repr=False)
+    """JSON values by the app's own names; empty if only the order was asked for."""
 
 
 class NativeMemento:

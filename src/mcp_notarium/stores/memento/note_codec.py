@@ -191,6 +191,8 @@ def beside(base: Revision) -> dict[str, Any]:
 
 def compose(base: Revision | None, content: Content, *, now: float) -> bytes:
     """Compose the body of a write. Raises ``StoreRejected``."""
+    tags = tuple(dict.fromkeys(filter(None, content.tags)))  # as they will be read
+    content = replace(content, tags=tags, title=content.title or None)
     native = json.loads(content.native) if content.native else {}
     given = _unpack_all(native.get("columns", {}))
     held: dict[str, Any] = {"type": "text"} if base is None else json.loads(base.raw)

@@ -40,16 +40,16 @@ class DoesNotFit(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FeedEntry:
-    """Hold one element of the feed. ``before`` None: the note did not exist; removals have no ``after``.
-
-    Without readable version numbers it has no ``operations``, and the note is fetched.
-    """
+    """Hold one element of the feed."""
 
     note_id: str
     removed: bool
     before: int | None
+    """None: the note did not exist."""
     after: int | None
+    """None after a removal."""
     operations: Any
+    """None if these or the version numbers cannot be read: the note is fetched then."""
 
 
 def changes_from(answer: Any, *, cursor: str, base_of: BaseLookup) -> ChangePage:

@@ -64,7 +64,7 @@ _NO_CODE = LoginRequired(
 
 
 class WrongCode(LoginRequired):
-    """The code is not that of the newest e-mail; another one can be typed."""
+    """Report that the code is not that of the newest e-mail; another one can be typed."""
 
     resolution_hint = "Run the command again and enter the code of the newest e-mail."
 

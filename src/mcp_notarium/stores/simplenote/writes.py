@@ -1,6 +1,6 @@
 """Write to Simplenote: push and guarded delete of a note, what its answers mean, and its list of tags.
 
-While an earlier try of a write may have arrived, a refusal proves nothing and becomes
+A refusal proves nothing while an earlier try of a write may have arrived: it becomes
 ``OutcomeUnknown``. So does an answer that cannot follow from the write: an old version number, another
 note's date of making, or "nothing to change" over another text. This module merges nothing, and sends a write
 again only after status 440.

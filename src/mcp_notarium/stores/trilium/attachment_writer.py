@@ -38,7 +38,7 @@ _TOO_LARGE = 413
 
 
 class _Promised(Exception):
-    """An earlier try has made the attachment."""
+    """Report that an earlier try has made the attachment."""
 
     def __init__(self, made: Attachment) -> None:
         self.made = made

@@ -1,8 +1,8 @@
 """Tell what has changed at a Trilium server since a listing, without listing everything again.
 
 The server counts its changes and names none. The notes of a later date are asked for if the count has grown. No date
-moves with a label, with a place in the tree or with a deletion; the totals of the server's own statistics do. Where these
-have moved, or no note explains the count, everything is listed. A change that leaves both as they are (a note moved and
+moves with a label, with a place in the tree or with a deletion; the totals of the server's own statistics do. Everything
+is listed if these have moved, or no note explains the count. A change that leaves both as they are (a note moved and
 another edited between two looks) shows in the listing that follows ``LISTING_SECONDS`` after the last.
 """
 

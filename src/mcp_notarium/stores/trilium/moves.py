@@ -387,11 +387,11 @@ class Moves:
 
 
 class _CarriedOut(Exception):
-    """An earlier try of the deletion was carried out."""
+    """Report that an earlier try of the deletion was carried out."""
 
 
 class _TakenBack(Exception):
-    """The new place was deleted again: the note is where it was, or where somebody else has moved it."""
+    """Report that the new place was deleted again: the note is where it was, or where somebody else has moved it."""
 
     def __init__(self, why: NotariumError) -> None:
         super().__init__()

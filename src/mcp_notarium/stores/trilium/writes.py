@@ -47,7 +47,7 @@ from mcp_notarium.stores.trilium.urls import Urls
 
 
 class _CarriedOut(Exception):
-    """An earlier try of a request was carried out."""
+    """Report that an earlier try of a request was carried out."""
 
 
 @dataclass(frozen=True, slots=True)

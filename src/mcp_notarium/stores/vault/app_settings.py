@@ -284,7 +284,7 @@ def _nowhere(message: str) -> InvalidRequest:
 
 
 class NotEdn(ValueError):
-    """The text is no EDN that can be read."""
+    """Report that the text is no EDN that can be read."""
 
 
 def read_edn(text: str) -> Any:

@@ -35,7 +35,7 @@ _CHARACTER = re.compile(
 
 
 class NotACanvas(ValueError):
-    """The text is no JSON of a canvas."""
+    """Report that the text is no JSON of a canvas."""
 
 
 def find_cards(root: int, folders: Iterable[str], path: str) -> dict[str, int | None]:

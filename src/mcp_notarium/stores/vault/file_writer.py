@@ -227,18 +227,18 @@ def _give_name(parent: int, temporary: str, name: str, before: Callable[[], None
 
 @dataclass(slots=True)
 class Replaced:
-    """Hold a file that was ``written`` in the place of the ``displaced`` one, and whether that is ``certain``.
-
-    The displaced file lies next to it as ``temporary``; ``left``: it is to go.
-    """
+    """Hold a file that was written in the place of another one."""
 
     written: NoteFile
     displaced: NoteFile
     certain: bool
+    """The system has exchanged both files, so nothing else was displaced."""
     parent: int
     name: str
     temporary: str
+    """The name of the displaced file, next to the written one."""
     left: bool
+    """The displaced file is to go."""
 
     def put_back(self) -> None:
         """Let the displaced file have its name again, and ours go; if somebody has changed ours, that stays next to it.

@@ -48,11 +48,11 @@ Mark = tuple[int, str]
 
 
 class OtherSpelling(FileNotFoundError):
-    """A folder has the name in other letters only, and the system takes both for one."""
+    """Report that a folder has the name in other letters only, and the system takes both for one."""
 
 
 class NotANote(NoteUnreadable):
-    """The file is no regular file, has several names, is no UTF-8, too large, or must not be read."""
+    """Report a file that is not regular, not UTF-8, too large, unreadable, or has several names."""
 
     resolution_hint = (
         "Leave this file out. If it is needed, ask the user to make it a regular UTF-8 file with one name, "
@@ -67,7 +67,7 @@ class NotANote(NoteUnreadable):
 
 
 class Evicted(NotANote):
-    """The file is at iCloud or OneDrive only: its content was taken from this computer to save room."""
+    """Report that the content of the file is at iCloud or OneDrive only, to save room on this computer."""
 
     subcategory = "not_downloaded"
     resolution_hint = (
@@ -82,7 +82,7 @@ class Evicted(NotANote):
 
 
 class InUse(Evicted):
-    """Another program has the file open, and lets nobody read it (Windows)."""
+    """Report that another program has the file open, and lets nobody read it (Windows)."""
 
     subcategory = "in_use"
     resolution_hint = "Ask the user to close the note in other programs; then repeat the call."
@@ -94,7 +94,7 @@ class InUse(Evicted):
 
 
 class ReadFailed(InUse):
-    """The system cannot give the content of this one file: it cannot be fetched, is infected, or the disk has a bad place."""
+    """Report that the system refuses the content of one file: not fetched, infected, or a bad sector."""
 
     subcategory = "read_failed"
     resolution_hint = "Ask the user to open the note in its own program, which says what is wrong; then repeat the call."

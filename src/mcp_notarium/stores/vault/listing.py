@@ -26,14 +26,13 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, slots=True)
 class FullListing:
-    """Hold the notes of a vault, newest first; ``cursor`` is another one after any change.
-
-    ``left_out`` files are no notes for us.
-    """
+    """Hold the notes of a vault, newest first."""
 
     files: tuple[Found, ...]
     left_out: int
+    """How many files are no notes for us."""
     cursor: str
+    """It is another one after any change."""
 
 
 @dataclass(frozen=True, slots=True)

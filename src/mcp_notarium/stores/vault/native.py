@@ -62,21 +62,19 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Hold a part of a note, as the store has just read it, and what is known of the whole.
-
-    ``token`` names these bytes of the note and no others. ``next_start``: the character (from 0) that follows
-    the part; None at the end. ``whole`` (the text of all), ``tags``, ``tags_understood``, ``identity``: what the policy judges, as of a
-    ``Revision``.
-    """
+    """Hold a part of a note, as the store has just read it, and what is known of the whole."""
 
     path: str
     token: str
+    """Names these bytes of the note and no others."""
     mtime_ms: int
     text: str = field(repr=False)
     next_start: int | None
+    """The character (from 0) that follows the part; None at the end."""
     total_chars: int
     total_lines: int
     whole: str = field(repr=False)
+    """The text of all. The policy judges it with the next three, as those of a ``Revision``."""
     tags: tuple[str, ...]
     tags_understood: bool
     identity: str | None

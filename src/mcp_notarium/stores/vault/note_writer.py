@@ -64,8 +64,8 @@ class NoteWriter:
     def delete(self, path: str, etag: str) -> None:
         """Remove a note of the trash. The file is set aside, compared, and only then removed.
 
-        If another program has put a file there meanwhile, or has taken the note away to put it elsewhere, it is no deleted
-        note: its file stays, under another name if need be.
+        Its file stays, under another name if need be, if another program has put a file there meanwhile, or has taken the
+        note away to put it elsewhere: then the note is not deleted.
         """
         with self._folder.opened() as root:
             try:
