@@ -2,7 +2,8 @@
 
 ``python scripts/generated_pages.py`` writes the index of decisions from their titles, the tests of each attack
 in docs/adversarial-tests.md from the marks ``@pytest.mark.attack(NUMBER)``, the rules of docs/simulated-systems.md from
-``tests/support/system_rules.py`` and the marks ``@pytest.mark.rule(NAME)``, and the tables of docs/sync.md from those of the code.
+``tests/support/system_rules.py`` and the marks ``@pytest.mark.rule(NAME)``, the tables of docs/sync.md from those of the code, and
+what docs/tools.md says of each tool from the tools.
 ``scripts/documents.py`` refuses a page that differs, and a rule that no test rests on.
 """
 
@@ -15,17 +16,24 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
 
 from mcp_notarium.sync.cycle_states import TRANSITIONS
 from mcp_notarium.sync.pull_decisions import CHANGES
 from mcp_notarium.sync.write_decisions import DECISIONS as WRITES
+from mcp_notarium.tools import answers
+from mcp_notarium.tools.catalog import INSTRUCTIONS, TOOLS, flat_schema
+from mcp_notarium.tools.tool import Tool
 
 TOP = Path(__file__).resolve().parents[1]
 DECISIONS = "docs/decisions/README.md"
 ATTACKS = "docs/adversarial-tests.md"
-SYNC = "docs/sync.md"
+SYNC, TOOL_PAGE = "docs/sync.md", "docs/tools.md"
 SYSTEMS, RULES = "docs/simulated-systems.md", "tests/support/system_rules.py"
 _HEAD = "# Decisions\n\nOne page for each decision that cost an argument.\n\n"
+_TYPES = {"integer": "whole number", "number": "number", "boolean": "true, false", "string": "text"}
 _ROW = re.compile(r"\| (\d+) \|")
 
 
@@ -160,6 +168,68 @@ def sync_page(text: str) -> str:
     )
 
 
+def tools_page(text: str) -> str:
+    """Return the page with what clients are told, and the fields of each tool."""
+    parts = {"instructions": f"```\n{INSTRUCTIONS}\n```\n"}
+    for tool in TOOLS:
+        models = {"argument": tool.request, "answer": tool.answer}
+        if tool.answer is answers.ManageOutput:
+            models["`stats`"] = answers.Stats
+        parts[tool.name] = _told(tool)
+        parts[f"fields of {tool.name}"] = "".join(_fields(*one) for one in models.items())
+    return _filled(text, parts)
+
+
+def _told(tool: Tool) -> str:
+    hints = {
+        "read-only": tool.read_only,
+        "destructive": tool.destructive,
+        "idempotent": tool.read_only or tool.idempotent,
+        "open-world": tool.open_world,
+    }
+    said = ", ".join(f"{name} {'yes' if is_so else 'no'}" for name, is_so in hints.items())
+    return f"> {tool.description}\n\nHints: {said}.\n"
+
+
+def _fields(head: str, model: type[BaseModel]) -> str:
+    schema = flat_schema(model, quiet=True)
+    demanded = {
+        name: "required" if head == "argument" else "always" for name in schema.get("required", ())
+    }
+    rows = [
+        (
+            f"`{name}`",
+            _type(field),
+            "; ".join([*([demanded[name]] if name in demanded else []), *_remarks(field)]),
+        )
+        for name, field in schema["properties"].items()
+    ]
+    return f"{_table((head, 'type', ''), rows)}\n"
+
+
+def _type(field: dict[str, Any]) -> str:
+    if "enum" in field:
+        return ", ".join(f"`{value}`" for value in field["enum"])
+    if field["type"] == "array":
+        return f"list of {_type(field['items'])}"
+    if field["type"] == "object":
+        return f"{{ {', '.join(f'`{name}`' for name in field.get('properties', ['...']))} }}"
+    return _TYPES[field["type"]]
+
+
+def _remarks(field: dict[str, Any]) -> Iterator[str]:
+    if "description" in field:
+        yield field["description"].replace("|", "\\|")
+    if "const" in field:
+        yield f"always `{field['const']}`"
+    elif "default" in field:
+        yield f"default {field['default']}"
+    if "minimum" in field:
+        yield f"at least {field['minimum']}"
+    if "maximum" in field:
+        yield f"at most {field['maximum']}"
+
+
 def _filled(text: str, parts: dict[str, str]) -> str:
     for name, made in parts.items():
         begin, end = f"<!-- {name} -->\n", "<!-- end -->"
@@ -177,6 +247,7 @@ def generated(top: Path = TOP) -> dict[str, str]:
         DECISIONS: index_of_decisions(top),
         ATTACKS: adversarial_tests(attacks, top),
         SYNC: sync_page(sync),
+        TOOL_PAGE: tools_page((top / TOOL_PAGE).read_text(encoding="utf-8")),
         SYSTEMS: _filled((top / SYSTEMS).read_text(encoding="utf-8"), {"rules": rule_table(top)}),
     }
 

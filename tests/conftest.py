@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from support import durations
+from mcp_notarium.crypto import kdf
+from support import cheap_costs, durations
 from support.long import LONG, SEED, is_left_out
 
 SLOW_SECONDS = 2.0
@@ -20,6 +21,12 @@ _BEGAN = time.monotonic()
 def anyio_backend() -> str:
     """Run asynchronous tests on asyncio, like the server."""
     return "asyncio"
+
+
+@pytest.fixture
+def production_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Permit only what the program permits; all other tests also make keys of the lowest cost."""
+    monkeypatch.setattr(kdf, "RANGES", cheap_costs.PRODUCTION)
 
 
 @pytest.fixture(name="rules")
@@ -41,6 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let a test say why it is slow; draw fewer examples in the short form."""
+    cheap_costs.permit_cheapest()
     gc.disable()  # until all tests are collected: it would search thousands of objects that stay
     if not LONG:
         settings.register_profile("short", max_examples=30)

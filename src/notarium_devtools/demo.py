@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.sync.listing_pages import FIRST_PAGE, PAGE
-from notarium_devtools import demo_local, demo_offline
-from notarium_devtools.demo_local import call, open_client
+from notarium_devtools import demo_parts
+from notarium_devtools.demo_parts import call, open_client
 from notarium_devtools.http_faults import Hold
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.simperium.data import prose
@@ -46,16 +46,13 @@ def main() -> int:
     )
     args = parser.parse_args()
     screen = Screen()
-    asyncio.run(demo_local.run(screen))
+    asyncio.run(demo_parts.run_local(screen))
     simulator = Simulator(latency=0.02)
     simulator.load(prose(args.notes, seed=7))
     # All pages but the first are held back, so that a person can see what happens meanwhile.
     rest = threading.Event()
     simulator.faults.add(Hold(rest), query={"limit": str(PAGE), "data": "1"}, times=5)
-    with (
-        simulator.running(),
-        tempfile.TemporaryDirectory(prefix="notarium-demo-") as folder,
-    ):
+    with simulator.running(), tempfile.TemporaryDirectory(prefix="notarium-demo-") as folder:
         stage = DemoRun(screen=screen, simulator=simulator, folder=Path(folder), rest=rest)
         asyncio.run(stage.run())
     screen.check(not Path(folder).exists(), "and nothing is left behind")
@@ -152,13 +149,13 @@ class DemoRun:
             await self.read(client)
             note = await self.write(client)
             await self.conflict(client, note)
-        demo_offline.encrypted_file(self.screen, self.folder)
+        demo_parts.encrypted_file(self.screen, self.folder)
         self.simulator.stop_listening()
         self.screen.step("Restart with no network")
         async with self.server() as client:
-            await demo_offline.read_and_refuse(self.screen, client, SEARCH)
-        demo_offline.wrong_key(self.screen, self.folder, self.environment(key="not the right one"))
-        demo_offline.clean_exit(self.screen, self.folder, self.environment())
+            await demo_parts.read_and_refuse(self.screen, client, SEARCH)
+        demo_parts.wrong_key(self.screen, self.folder, self.environment(key="not the right one"))
+        demo_parts.clean_exit(self.screen, self.folder, self.environment())
 
     async def first_sync(self, client: Client) -> None:
         """Show that the first page answers at once and the rest arrives meanwhile."""

@@ -8,14 +8,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from mcp_notarium.audit.chain import (
-    OPEN,
-    AuditEntry,
-    ChainMac,
-    Decision,
-    Head,
-    append_to_chain,
-)
+from mcp_notarium.audit.chain import OPEN, AuditEntry, ChainMac, Decision, Head, append_to_chain
 from mcp_notarium.audit.verification import Verification
 from mcp_notarium.report.activity import Activity, ActivityCounter
 from mcp_notarium.report.page import KeyRing, PageFacts, render

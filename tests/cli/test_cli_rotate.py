@@ -11,13 +11,11 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.account import key_changes, user_key_rotation
-from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, user_key
 from mcp_notarium.secret import Secret
 from support import cheap_stretching
 from support.account import USERNAME, account, fingerprint
 from support.account import made as made_cheaply
-from support.cheap_costs import TEST_BOUNDS
 from support.terminal import CTRL_C, Terminal
 from support.whole import SERVE, run, run_into
 
@@ -40,7 +38,6 @@ class Home:
         # The cheapest cost is refused by the real program.
         user_key_rotation.rotate_passphrase(
             self.config, new=Secret(WORDS), parameters=kdf.Argon2id(),
-            options=ChangeOptions(bounds=TEST_BOUNDS),
         )  # fmt: skip
 
     def env(self, **changes: str | None) -> dict[str, str]:

@@ -227,12 +227,10 @@ def schema_newer(room: Room) -> None:
 
 
 LATER_RELEASE = """
-from functools import partial
 from mcp_notarium.storage import migrations
 step = migrations.Migration(migrations.SCHEMA_VERSION + 1, "a table", ("CREATE TABLE in_the_way(x)",))
 migrations.SCHEMA_VERSION = step.version
-migrations.migrate = partial(migrations.migrate, migrations=(*migrations.MIGRATIONS, step))
-migrations.rehearse = partial(migrations.rehearse, migrations=(*migrations.MIGRATIONS, step))
+migrations.MIGRATIONS += (step,)
 """
 """A release whose schema is one step further."""
 

@@ -7,7 +7,7 @@ from mcp_notarium.cli import doctor_checks
 from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.secret import Secret
-from support.account import BOUNDS, OWNER, PASSPHRASE
+from support.account import OWNER, PASSPHRASE
 from support.cheap_costs import CHEAPEST
 
 MADE = 1_700_000_000
@@ -22,7 +22,6 @@ def test_an_old_key_is_worth_a_reminder(days, state):
         parameters=CHEAPEST,
         owner_hash=OWNER,
         now=MADE,
-        bounds=BOUNDS,
     )
     seen = doctor_checks.check_slots(found, now=MADE + days * DAY + 1.5)
     assert seen.state == state

@@ -7,14 +7,14 @@ from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.cli.new_key_input import NewKey
 from mcp_notarium.crypto import user_key
 from mcp_notarium.errors import NotariumError
-from support.account import BOUNDS, made
+from support.account import made
 from support.cheap_costs import CHEAPEST
 from support.keyfiles import REWRAP
 
 
 def rotated(config, new, at):
     with new.in_change():
-        options = ChangeOptions(bounds=BOUNDS, at=at)
+        options = ChangeOptions(at=at)
         user_key_rotation.rotate_passphrase(
             config, new=new.secret, parameters=CHEAPEST, options=options
         )

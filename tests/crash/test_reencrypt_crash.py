@@ -12,13 +12,12 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.account import generation, rewrite
-from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import integrity, table_copy
 from mcp_notarium.storage.cache import Cache
 from support import account_child, corpus
-from support.account import BOUNDS, OTHER, PASSPHRASE, account, folder_of, made, open_cheaply
+from support.account import OTHER, PASSPHRASE, account, folder_of, made, open_cheaply
 from support.cache_room import store
 from support.cheap_costs import CHEAPEST
 from support.long import LONG, dice
@@ -66,7 +65,7 @@ def test_killed_at_any_step_exactly_one_key_opens_and_the_retry_works(tmp_path, 
 
 
 def again(config):
-    rewrite.reencrypt(config, new=THIRD, parameters=CHEAPEST, options=ChangeOptions(bounds=BOUNDS))
+    rewrite.reencrypt(config, new=THIRD, parameters=CHEAPEST)
 
 
 def require_revoked(folder, generation):

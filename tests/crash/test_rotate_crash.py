@@ -7,7 +7,7 @@ from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import key_file_codec
 from mcp_notarium.secret import Secret
 from support import account_child
-from support.account import BOUNDS, OTHER, PASSPHRASE, account, fingerprint, folder_of, made, opens
+from support.account import OTHER, PASSPHRASE, account, fingerprint, folder_of, made, opens
 from support.cheap_costs import CHEAPEST
 from support.keyfiles import REWRAP
 from support.stories import KILLED, run_killed
@@ -20,7 +20,7 @@ def temporary_files(config):
 
 
 def rotate_to_third(config, old):
-    options = ChangeOptions(old=Secret(old), bounds=BOUNDS)
+    options = ChangeOptions(old=Secret(old))
     return user_key_rotation.rotate_passphrase(
         config, new=Secret(THIRD), parameters=CHEAPEST, options=options
     )
@@ -55,7 +55,7 @@ def test_killed_after_any_step_the_next_rotation_works_and_removes_old_files(tmp
         True,
     ]
     for path in (folder_of(config).key_file, folder_of(config).key_copy):
-        keyfile = key_file_codec.parse(path.read_bytes(), bounds=BOUNDS)
+        keyfile = key_file_codec.parse(path.read_bytes())
         assert len(keyfile.slots) == 1
         assert keyfile.sequence == done.sequence
 

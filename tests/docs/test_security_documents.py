@@ -202,6 +202,9 @@ def marked(check, tmp_path):
     (tmp_path / "tests/support/system_rules.py").write_text('RULES = {"r": ("A", "is so", "p")}\n')
     (tmp_path / "tests/test_r.py").write_text('@pytest.mark.rule("r")\ndef test_r(): ...\n')
     (tmp_path / "docs/simulated-systems.md").write_text("<!-- rules -->\n<!-- end -->\n")
+    (tmp_path / "docs/tools.md").write_text(
+        "<!-- get -->\n<!-- end -->\n<!-- fields of get -->\n<!-- end -->\n<!-- instructions -->\n<!-- end -->\n"
+    )
     for file, text in check.generated_pages.generated(tmp_path).items():
         (tmp_path / file).write_text(text)
     return tmp_path
@@ -222,6 +225,9 @@ def test_pages_as_generated_have_nothing_wrong(check, marked):
         ("tests/test_r.py", ('"r"', '"r", "q"'), "there is no rule 'q'"),
         ("tests/support/system_rules.py", ("is so", "is not"), "systems.md: not as generated"),
         ("docs/sync.md", ("nobody else has written", "who knows"), "sync.md: not as generated"),
+        ("docs/tools.md", ("destructive no", "destructive yes"), "tools.md: not as generated"),
+        ("docs/tools.md", ("| `ids` |", "| `names` |"), "tools.md: not as generated"),
+        ("docs/tools.md", ("Work in this order", "Work"), "tools.md: not as generated"),
     ],
 )
 def test_a_page_that_is_not_as_generated_is_named(check, marked, file, change, says):

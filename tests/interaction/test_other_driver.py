@@ -11,19 +11,17 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.account import rewrite, user_key_rotation
-from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.domain.note import Content
 from mcp_notarium.search.parser import parse
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import driver, integrity
 from mcp_notarium.storage.cache import Cache
 from support import corpus
-from support.account import BOUNDS, OTHER, PASSPHRASE, account, made, open_cheaply
+from support.account import OTHER, PASSPHRASE, account, made, open_cheaply
 from support.cheap_costs import CHEAPEST
 
 TOP = Path(__file__).resolve().parents[2]
 SUFFIX = "-other-driver"
-GIVEN = ChangeOptions(bounds=BOUNDS)
 
 _RUN = """
 import sys
@@ -91,9 +89,7 @@ def put_more(folder):
 
 
 def change_key(folder):
-    user_key_rotation.rotate_passphrase(
-        config_of(folder), new=Secret(OTHER), parameters=CHEAPEST, options=GIVEN
-    )
+    user_key_rotation.rotate_passphrase(config_of(folder), new=Secret(OTHER), parameters=CHEAPEST)
     say("changed")
 
 
@@ -102,7 +98,6 @@ def rewrite_database(folder):
         config_of(folder, OTHER),
         new=Secret(PASSPHRASE),
         parameters=CHEAPEST,
-        options=GIVEN,
     )
     say("changed")
 

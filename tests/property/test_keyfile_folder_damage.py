@@ -12,7 +12,6 @@ from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.secret import Secret
 from support.account import (
-    BOUNDS,
     OTHER,
     PASSPHRASE,
     account,
@@ -134,7 +133,7 @@ def key_files(tmp_path_factory):
     folder = folder_of(config)
     older = folder.key_file.read_bytes()
     for old, new in ((PASSPHRASE, OTHER), (OTHER, PASSPHRASE)):
-        given = ChangeOptions(old=Secret(old), bounds=BOUNDS)
+        given = ChangeOptions(old=Secret(old))
         user_key_rotation.rotate_passphrase(
             config, new=Secret(new), parameters=CHEAPEST, options=given
         )

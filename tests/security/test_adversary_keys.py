@@ -18,7 +18,7 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener
 from mcp_notarium.storage.audit_log import AuditLog
 from support import account_child
-from support.account import BOUNDS, account, fingerprint, folder_of, made, open_cheaply
+from support.account import account, fingerprint, folder_of, made, open_cheaply
 from support.cache_room import KEY, make
 from support.cheap_costs import CHEAPEST
 from support.long import LONG
@@ -131,7 +131,7 @@ def test_a_cut_log_is_said_at_the_next_start(tmp_path, how):
 def test_a_recovery_key_opens_until_it_is_removed(tmp_path):
     config, paper = made(tmp_path), user_key.generate_recovery_key()
     by_paper = replace(config, db_key=paper)
-    options = ChangeOptions(bounds=BOUNDS)
+    options = ChangeOptions()
     key_changes.add(config, paper, parameters=CHEAPEST, options=options)
     open_cheaply(by_paper).close()
     key_changes.remove(config, 2, options=options)

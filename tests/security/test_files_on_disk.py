@@ -7,12 +7,11 @@ from contextlib import closing
 import pytest
 
 from mcp_notarium.account import inspection, purge, user_key_rotation
-from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.account.startup_outcomes import Locked
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.files import private_files
 from mcp_notarium.secret import Secret
-from support.account import BOUNDS, OTHER, account, folder_of, made, open_cheaply
+from support.account import OTHER, account, folder_of, made, open_cheaply
 from support.cheap_costs import CHEAPEST
 
 
@@ -36,9 +35,7 @@ def test_with_an_open_umask_every_file_is_still_private(tmp_path):
     with closing(open_cheaply(config)) as opened:
         opened.database.run("INSERT INTO sync_metadata(key, value) VALUES ('a', 'b')")
         assert set(modes(config.data_dir).values()) == {0o600}
-    user_key_rotation.rotate_passphrase(
-        config, new=Secret(OTHER), parameters=CHEAPEST, options=ChangeOptions(bounds=BOUNDS)
-    )
+    user_key_rotation.rotate_passphrase(config, new=Secret(OTHER), parameters=CHEAPEST)
     assert set(modes(config.data_dir).values()) == {0o600}
     purge.reset_account(config)
     assert set(modes(config.data_dir).values()) == {0o600}
@@ -130,15 +127,13 @@ def test_every_other_entry_point_refuses_an_unsafe_folder_too(tmp_path, action):
     config = made(tmp_path)
     config.account_dir.chmod(0o755)
     if action == "verdict":
-        decision = inspection.verdict(config, bounds=BOUNDS)
+        decision = inspection.verdict(config)
         assert isinstance(decision, Locked)
         assert decision.verdict is Verdict.UNSAFE_PATH
         assert "chmod 700" in decision.hint
         return
     actions = {
-        "rotate": lambda: user_key_rotation.rotate_passphrase(
-            config, new=Secret(OTHER), options=ChangeOptions(bounds=BOUNDS)
-        ),
+        "rotate": lambda: user_key_rotation.rotate_passphrase(config, new=Secret(OTHER)),
         "set aside": lambda: purge.reset_account(config),
     }
     with pytest.raises(LockedError) as refused:

@@ -24,7 +24,6 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener as databases
 from support import keychains
 from support.account import (
-    BOUNDS,
     OTHER,
     PASSPHRASE,
     fingerprint,
@@ -34,22 +33,19 @@ from support.account import (
 )
 from support.cheap_costs import CHEAPEST
 
-GIVEN = ChangeOptions(bounds=BOUNDS)
 OLD, NEW = Secret(PASSPHRASE), Secret(OTHER)
 THIRD = Secret("three quiet doors above the harbour")
 
 COMMANDS = {
-    "rotate": lambda c: user_key_rotation.rotate_passphrase(
-        c, new=THIRD, parameters=CHEAPEST, options=GIVEN
-    ),
-    "add": lambda c: key_changes.add(c, THIRD, parameters=CHEAPEST, options=GIVEN),
-    "recovery": lambda c: key_changes.add(c, user_key.generate_recovery_key(), options=GIVEN),
-    "remove": lambda c: key_changes.remove(c, 2, options=GIVEN),
-    "keychain": lambda c: user_key_rotation.enable_keychain(c, keychains.working(), options=GIVEN),
+    "rotate": lambda c: user_key_rotation.rotate_passphrase(c, new=THIRD, parameters=CHEAPEST),
+    "add": lambda c: key_changes.add(c, THIRD, parameters=CHEAPEST),
+    "recovery": lambda c: key_changes.add(c, user_key.generate_recovery_key()),
+    "remove": lambda c: key_changes.remove(c, 2),
+    "keychain": lambda c: user_key_rotation.enable_keychain(c, keychains.working()),
     "rotate into the keychain": lambda c: user_key_rotation.rotate_into_keychain(
-        c, keychains.working(), from_keychain=False, options=GIVEN
+        c, keychains.working(), from_keychain=False
     ),
-    "reencrypt": lambda c: rewrite.reencrypt(c, drop_others=True, options=GIVEN),
+    "reencrypt": rewrite.reencrypt,
     "open": open_cheaply,
 }
 
@@ -57,9 +53,9 @@ COMMANDS = {
 def rotated(tmp_path):
     """A cache with two keys whose first was exchanged; the key file of before lies beside it."""
     config = made(tmp_path)
-    key_changes.add(config, user_key.generate(), options=GIVEN)
+    key_changes.add(config, user_key.generate())
     shutil.copy(folder_of(config).key_file, tmp_path / "old")
-    user_key_rotation.rotate_passphrase(config, new=NEW, parameters=CHEAPEST, options=GIVEN)
+    user_key_rotation.rotate_passphrase(config, new=NEW, parameters=CHEAPEST)
     return config
 
 
@@ -72,7 +68,7 @@ def put_back(config, tmp_path, *, copy):
 
 def back_up(config, to):
     with closing(open_cheaply(config)) as opened:
-        return backup.back_up(opened, None, to, now=1_763_683_200.0, bounds=BOUNDS)
+        return backup.back_up(opened, None, to, now=1_763_683_200.0)
 
 
 def refused(config, command):
@@ -105,7 +101,7 @@ def test_a_repair_does_not_take_an_old_key_file_over(tmp_path, copy):
     config = rotated(tmp_path)
     spoil_a_page(config)
     put_back(config, tmp_path, copy=copy)
-    refused(config, lambda c: repair.repair(c, options=GIVEN))
+    refused(config, repair.repair)
 
 
 @pytest.mark.attack(7)
@@ -115,7 +111,7 @@ def test_the_copy_alone_tells_where_the_database_was_never_opened_again(tmp_path
     put_back(config, tmp_path, copy=False)
     for command in COMMANDS.values():
         refused(config, command)
-    refused(config, lambda c: backup.restore_key_file(c, tmp_path / "old", OLD, bounds=BOUNDS))
+    refused(config, lambda c: backup.restore_key_file(c, tmp_path / "old", OLD))
 
 
 def test_the_way_out_that_is_named_works(tmp_path):
@@ -123,7 +119,7 @@ def test_the_way_out_that_is_named_works(tmp_path):
     put_back(config, tmp_path, copy=False)
     assert "restore --key-file" in refused(config, open_cheaply).resolution_hint
     new = replace(config, db_key=NEW)
-    done = backup.restore_key_file(new, None, NEW, bounds=BOUNDS)
+    done = backup.restore_key_file(new, None, NEW)
     open_cheaply(new).close()
     kept = done.quarantine / folder_of(config).key_file.name
     assert kept.read_bytes() == (tmp_path / "old").read_bytes()
@@ -132,10 +128,10 @@ def test_the_way_out_that_is_named_works(tmp_path):
 def test_a_copy_that_falsely_claims_to_be_newer_locks_nobody_out(tmp_path):
     config = made(tmp_path)
     folder = folder_of(config)
-    real = key_file_codec.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
+    real = key_file_codec.parse(folder.key_file.read_bytes())
     forged = key_file_codec.serialise(replace(real, sequence=real.sequence + 5))
     folder.key_copy.write_bytes(forged)
-    key_changes.add(config, NEW, parameters=CHEAPEST, options=GIVEN)
+    key_changes.add(config, NEW, parameters=CHEAPEST)
     open_cheaply(config).close()
     [kept] = (config.account_dir / "quarantine").glob(f"*/{folder.key_copy.name}")
     assert kept.read_bytes() == forged
@@ -149,12 +145,10 @@ def test_a_change_that_counts_is_not_called_a_failure(tmp_path, step):
         config,
         new=NEW,
         parameters=CHEAPEST,
-        options=ChangeOptions(
-            bounds=BOUNDS, at=lambda at: spoil_every_page(config) if at == step else None
-        ),
+        options=ChangeOptions(at=lambda at: spoil_every_page(config) if at == step else None),
     )
     assert not done.proven
-    found = key_changes.list_slots(config, NEW, bounds=BOUNDS)
+    found = key_changes.list_slots(config, NEW)
     assert found.opened_by is not None
 
 
@@ -163,8 +157,8 @@ def test_nothing_is_listed_or_copied_of_an_old_key_file(tmp_path):
     shutil.copy(tmp_path / "old", folder_of(config).key_file)
     to = tmp_path / "copied"
     for look in (
-        lambda: key_changes.list_slots(config, OLD, bounds=BOUNDS),
-        lambda: key_changes.list_slots(config, NEW, bounds=BOUNDS),
+        lambda: key_changes.list_slots(config, OLD),
+        lambda: key_changes.list_slots(config, NEW),
         lambda: back_up(config, to),
         lambda: back_up(replace(config, db_key=NEW), to),
     ):
@@ -172,16 +166,16 @@ def test_nothing_is_listed_or_copied_of_an_old_key_file(tmp_path):
             look()
         assert refused.value.verdict is Verdict.ROLLBACK_SEEN
     assert not to.exists()
-    assert key_changes.list_slots(config, None, bounds=BOUNDS).uncertain
-    assert key_changes.list_slots(config, THIRD, bounds=BOUNDS).uncertain
+    assert key_changes.list_slots(config, None).uncertain
+    assert key_changes.list_slots(config, THIRD).uncertain
 
 
 def test_a_copy_that_falsely_claims_to_be_newer_does_not_prevent_a_backup(tmp_path):
     config = rotated(tmp_path)
     folder = folder_of(config)
-    real = key_file_codec.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
+    real = key_file_codec.parse(folder.key_file.read_bytes())
     folder.key_copy.write_bytes(key_file_codec.serialise(replace(real, sequence=real.sequence + 5)))
-    assert not key_changes.list_slots(config, NEW, bounds=BOUNDS).uncertain
+    assert not key_changes.list_slots(config, NEW).uncertain
     assert back_up(replace(config, db_key=NEW), tmp_path / "copied") == real
 
 
@@ -189,7 +183,7 @@ def test_a_copy_that_falsely_claims_to_be_newer_does_not_prevent_a_backup(tmp_pa
 def test_the_slots_of_each_key_file_are_tried_once(tmp_path, monkeypatch, key):
     config = rotated(tmp_path)
     folder = folder_of(config)
-    real = key_file_codec.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
+    real = key_file_codec.parse(folder.key_file.read_bytes())
     folder.key_copy.write_bytes(key_file_codec.serialise(replace(real, sequence=real.sequence + 5)))
     tried = []
     open_slot = key_slots.open_slot
@@ -199,7 +193,7 @@ def test_the_slots_of_each_key_file_are_tried_once(tmp_path, monkeypatch, key):
         return open_slot(keyfile, *given, **named)
 
     monkeypatch.setattr(key_slots, "open_slot", counted)
-    key_changes.list_slots(config, key, bounds=BOUNDS)
+    key_changes.list_slots(config, key)
     assert tried == [real.sequence, real.sequence + 5]
 
 
@@ -220,22 +214,22 @@ def test_a_change_seen_half_done_is_no_rollback(tmp_path, monkeypatch):
     load = key_file_store.load
     read = key_file_store._read_file
 
-    def changed_between(path, bounds):
-        side = read(path, bounds)
+    def changed_between(path):
+        side = read(path)
         if path == folder.key_copy and not changed:
             changed.append(path)
-            key_changes.add(config, NEW, parameters=CHEAPEST, options=GIVEN)
+            key_changes.add(config, NEW, parameters=CHEAPEST)
         return side
 
     changed = []
     monkeypatch.setattr(key_file_store, "_read_file", changed_between)
-    assert load(folder, bounds=BOUNDS).copy_ahead is None
+    assert load(folder).copy_ahead is None
     assert changed
 
 
 def change_a_slot(config):
-    done = key_changes.add(config, NEW, parameters=CHEAPEST, options=GIVEN)
-    key_changes.remove(config, done.after.slots[-1].id, options=GIVEN)
+    done = key_changes.add(config, NEW, parameters=CHEAPEST)
+    key_changes.remove(config, done.after.slots[-1].id)
 
 
 def spoil_every_page(config):
@@ -253,8 +247,8 @@ def spoil_a_page(config):
 def forget_the_number(config):
     """What the database would be if nothing had opened it since the change."""
     folder = folder_of(config)
-    found = key_file_codec.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
-    key = key_slots.unlock(found, NEW, bounds=BOUNDS).database_key(found.database_salt)
+    found = key_file_codec.parse(folder.key_file.read_bytes())
+    key = key_slots.unlock(found, NEW).database_key(found.database_salt)
     path = folder.database(found.generation)
     with closing(databases.connect(path, key)) as opened, opened.transaction():
         opened.run("UPDATE sync_metadata SET value = '1' WHERE key = 'key_sequence'")

@@ -13,14 +13,14 @@ from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.simplenote.kind import KIND
-from support.cheap_costs import CHEAPEST, TEST_BOUNDS
+from support.cheap_costs import CHEAPEST, permit_cheapest
 from support.simplenote_settings import simplenote, simplenote_settings
 
 USERNAME = "Someone@Example.com"
 OWNER = KIND.identity(simplenote_settings(USERNAME)).owner_hash
 PASSPHRASE = "violet kettle under seven maps"
 OTHER = "nine hungry lamps by the river"
-BOUNDS = TEST_BOUNDS
+permit_cheapest()
 
 
 def account(folder: Path, **changes) -> Config:
@@ -37,7 +37,7 @@ def account(folder: Path, **changes) -> Config:
 
 def open_cheaply(config: Config, **options) -> OpenedCache:
     """``open_cache`` with the cheapest key derivation."""
-    return opener.open_cache(config, **({"kdf": CHEAPEST, "bounds": TEST_BOUNDS} | options))
+    return opener.open_cache(config, **({"kdf": CHEAPEST} | options))
 
 
 def folder_of(config: Config) -> AccountFolder:
@@ -74,7 +74,7 @@ def opens(config: Config, key: Secret) -> bool:
 
 def keyfile_of(config: Config) -> KeyFile:
     """Read the account's key file."""
-    return key_file_codec.parse(folder_of(config).key_file.read_bytes(), bounds=BOUNDS)
+    return key_file_codec.parse(folder_of(config).key_file.read_bytes())
 
 
 def database_of(config: Config) -> Path:

@@ -23,7 +23,7 @@ from mcp_notarium.storage import table_copy
 from mcp_notarium.storage.audit_log import AuditTable
 from mcp_notarium.storage.integrity import PAGE_SIZE
 from mcp_notarium.storage.journal_table import JournalTable
-from support.account import BOUNDS, folder_of
+from support.account import folder_of
 from support.found import KEY, NEW, THIRD, Broken, Found, Violation, demand
 from support.journal_entries import make_unfinished
 from support.stories import Story, change_options, given_key
@@ -44,7 +44,7 @@ def _reencrypted(found: Found) -> None:
 
 def _require_whole_chain(found: Found, opener: Secret) -> None:
     """No kill and no power cut looks like somebody who has cut the audit chain."""
-    with closing(opening.open_cache(found.config(opener), bounds=BOUNDS)) as opened:
+    with closing(opening.open_cache(found.config(opener))) as opened:
         table = AuditTable(opened.database, audit_keys(opened.data_key).chain_mac)
         try:
             anchored = opened.anchor.read(opened.database)
@@ -56,7 +56,7 @@ def _require_whole_chain(found: Found, opener: Secret) -> None:
 
 def _anchor(home: Path) -> None:
     """A chain, and the anchor of a server that stopped cleanly."""
-    with closing(opening.open_cache(given_key(home), bounds=BOUNDS)) as opened:
+    with closing(opening.open_cache(given_key(home))) as opened:
         table = AuditTable(opened.database, audit_keys(opened.data_key).chain_mac)
         table.begin(5.0, facts={"why": "created"})
         assert opened.anchor.write(table, opened.database)
@@ -161,7 +161,7 @@ def _readable(path: Path) -> bool:
     if not path.is_file():
         return False
     try:
-        key_file_codec.parse(path.read_bytes(), bounds=BOUNDS)
+        key_file_codec.parse(path.read_bytes())
     except KeyFileDamaged:
         return False
     return True

@@ -24,7 +24,7 @@ from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import integrity, table_copy
 from support import keychains
-from support.account import BOUNDS, account, folder_of
+from support.account import account, folder_of
 
 KEY, NEW, THIRD = (Secret("raw:" + pair * 32) for pair in ("5a", "6b", "7c"))
 """Raw keys: they open in no time, and the real commands take them like any other."""
@@ -86,7 +86,7 @@ class Found:
     def keyfile(self) -> KeyFile:
         """The key file that is active."""
         try:
-            return key_file_codec.parse(self.folder.key_file.read_bytes(), bounds=BOUNDS)
+            return key_file_codec.parse(self.folder.key_file.read_bytes())
         except (KeyFileDamaged, FileNotFoundError) as error:
             verdict = Verdict.KEY_FILE_DAMAGED
             raise Violation(Broken.REFUSED, error, verdict=verdict) from error
@@ -176,7 +176,7 @@ def demand(broken: Broken, holds: bool, what: object) -> None:
 
 def content(config: Config, *, system: Keychain | None = None) -> str:
     """A digest of everything in the cache, if it opens. Raises as opening does, ``Violation``."""
-    with closing(opener.open_cache(config, bounds=BOUNDS, system=system)) as opened:
+    with closing(opener.open_cache(config, system=system)) as opened:
         faults = integrity.check(opened.database)
         demand(Broken.DAMAGED, not faults, faults)
         demand(Broken.LOST, not opened.created, "an empty cache was made in its place")

@@ -15,7 +15,7 @@ from mcp_notarium.crypto.key_file_codec import KeyFile
 from mcp_notarium.crypto.key_slots import KeyChangeStep
 from mcp_notarium.secret import Secret
 from support.account import OWNER, PASSPHRASE
-from support.cheap_costs import CHEAPEST, TEST_BOUNDS
+from support.cheap_costs import CHEAPEST
 
 NOW = 1_763_683_200
 DATA_KEY = DataKey(Secret(bytes(range(32))))
@@ -50,8 +50,7 @@ def fixed_randomness(seed: str = "") -> Iterator[None]:
 def add_slot(keyfile: KeyFile, data_key: DataKey, key: Secret, **options) -> KeyFile:
     """The key file with one more slot."""
     slot = key_slots.new_slot(keyfile, data_key, key, **options)
-    bounds = options.get("bounds", kdf.PRODUCTION)
-    return key_slots.replace_slots(keyfile, data_key, slots=(*keyfile.slots, slot), bounds=bounds)
+    return key_slots.replace_slots(keyfile, data_key, slots=(*keyfile.slots, slot))
 
 
 def cheap(passphrase: Secret | None = None, *, parameters: kdf.Parameters = CHEAPEST) -> KeyFile:
@@ -63,7 +62,6 @@ def cheap(passphrase: Secret | None = None, *, parameters: kdf.Parameters = CHEA
             parameters=parameters,
             owner_hash=OWNER,
             now=NOW,
-            bounds=TEST_BOUNDS,
         )
 
 

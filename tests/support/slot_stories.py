@@ -20,7 +20,7 @@ from mcp_notarium.files.private_files import StepHook, ignore_step
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.secret import Secret
 from support import keychains
-from support.account import BOUNDS, PASSPHRASE, folder_of
+from support.account import PASSPHRASE, folder_of
 from support.cheap_costs import CHEAPEST
 from support.found import KEY, KEYCHAIN, NEW, THIRD, Broken, Found, Violation, demand
 from support.stories import Act, Story, change_options, given_key
@@ -74,8 +74,8 @@ def _restore(home: Path, at: StepHook) -> None:
 
 
 def _back_up(home: Path, _at: StepHook) -> None:
-    with closing(opener.open_cache(given_key(home), bounds=BOUNDS, read_only=True)) as opened:
-        backup.back_up(opened, None, home / "copy.zip", now=1_763_683_200.0, bounds=BOUNDS)
+    with closing(opener.open_cache(given_key(home), read_only=True)) as opened:
+        backup.back_up(opened, None, home / "copy.zip", now=1_763_683_200.0)
 
 
 def _keychain(home: Path) -> Keychain:

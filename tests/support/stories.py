@@ -39,7 +39,7 @@ from mcp_notarium.files.private_files import StepHook, ignore_step
 from mcp_notarium.storage import database, table_copy
 from mcp_notarium.storage.cache import Cache
 from support import corpus
-from support.account import BOUNDS, USERNAME, account
+from support.account import USERNAME, account
 from support.cache_room import store
 from support.found import KEY, NEW, THIRD, Broken, Found
 
@@ -157,7 +157,7 @@ def given_key(home: Path, **changes):
 
 def change_options(at: StepHook = ignore_step) -> ChangeOptions:
     """The options of a change of keys that tells its steps."""
-    return ChangeOptions(bounds=BOUNDS, at=at)
+    return ChangeOptions(at=at)
 
 
 def run_killed(

@@ -46,6 +46,7 @@ def test_a_golden_key_file_opens_and_belongs_to_its_owner(path):
 
 
 @pytest.mark.attack(6)
+@pytest.mark.usefixtures("production_costs")
 @pytest.mark.parametrize(
     "path", [path for kind in REFUSALS for path in opening(kind)], ids=lambda path: path.stem
 )

@@ -12,7 +12,7 @@ from mcp_notarium.crypto.data_key import TAG_SIZE, unwrap_key, wrap_key
 from mcp_notarium.crypto.errors import KeyFileDamaged, MalformedKey, WrongKey
 from mcp_notarium.secret import Secret
 from support.account import PASSPHRASE
-from support.cheap_costs import CHEAPEST, TEST_BOUNDS
+from support.cheap_costs import CHEAPEST
 from support.keyfiles import DATA_KEY, b64, cheap, forged
 
 COSTS = [CHEAPEST, kdf.Pbkdf2Sha512(1)]
@@ -30,8 +30,8 @@ TAGS = {
 
 
 def open_(raw, key=PASSPHRASE):
-    keyfile = key_file_codec.parse(raw, bounds=TEST_BOUNDS)
-    return key_slots.unlock(keyfile, Secret(key), bounds=TEST_BOUNDS)
+    keyfile = key_file_codec.parse(raw)
+    return key_slots.unlock(keyfile, Secret(key))
 
 
 def changed(field, change, cost=CHEAPEST):

@@ -1,7 +1,7 @@
 """Compare an opened database with its anchor, keep the anchor from then on, and watch the place of the open file.
 
 A database that lacks what the anchor knows is read and not changed, until a person has decided; a mixture of two
-states is not opened. :class:`FileWatch` notices that another file has taken the place of the one that is open, or that an
+states is not opened. :class:`AnchorWitness` notices that another file has taken the place of the one that is open, or that an
 older one was written over it: SQLite's pages in memory and in the log would make a mixture of the two.
 """
 
@@ -10,8 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from mcp_notarium.account import rollback
 from mcp_notarium.account.audit_anchor import Anchor, Anchored, AnchorUnusable
@@ -32,82 +31,10 @@ _UNSURE_SECONDS: Final = 0.5
 """Seconds until a main file that could not be read is read again."""
 
 
-class FileWatch:
-    """Watch the main file of an open database.
-
-    ``least`` returns the number of the newest checkpoint that the file must have, ``read_main`` the number in
-    it (None: it cannot be read just now). ``on_replaced`` is called once.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        *,
-        least: Callable[[], int],
-        read_main: Callable[[], int | None],
-        on_replaced: Callable[[], None],
-    ) -> None:
-        self._path = path
-        self._least = least
-        self._read_main = read_main
-        self._on_replaced = on_replaced
-        self._next_look = 0.0
-        self._unsure_until = 0.0
-        self.replaced = False
-        self.displaced = False
-        found = os.stat(path)  # noqa: PTH116 - a tenth of the time
-        self._place, self._written = _place(found), _written(found)
-
-    def require_same_file(self, *, writing: bool) -> None:
-        """Raise ``CacheReplaced``; see :class:`AnchorWitness`. A statement that only reads looks now and then."""
-        if self.replaced:
-            raise CacheReplaced(REPLACED)
-        now = time.monotonic()
-        if writing or now >= self._next_look:
-            self._next_look = now + READS_SECONDS
-            self._look(now)
-
-    def _look(self, now: float) -> None:
-        try:
-            found = os.stat(self._path)  # noqa: PTH116 - as above
-        except FileNotFoundError:
-            self.displaced = True
-            self._fail()
-        except OSError:
-            return
-        if _place(found) != self._place:  # defence: other-file-noticed
-            self.displaced = True
-            self._fail()
-        if _written(found) == self._written or now < self._unsure_until:
-            return
-        least = self._least()  # before the file is read: another process may be moving the log
-        there = self._read_main()
-        if there is None:
-            self._unsure_until = now + _UNSURE_SECONDS
-        elif there < least:  # defence: older-file-noticed
-            self._fail()
-        else:
-            self._written = _written(found)
-
-    def _fail(self) -> None:
-        self.replaced = True
-        self._on_replaced()
-        raise CacheReplaced(REPLACED)
-
-
-def _place(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
-
-
-def _written(found: os.stat_result) -> tuple[int, int]:
-    return found.st_mtime_ns, found.st_size
-
-
 class AnchorWitness:
     """Watch one open database; see ``storage.write_ahead_log.Witness``.
 
-    ``on_replaced`` is called once, when another file was met in its place. ``fits``: the chain continues what
-    the anchor says. The anchor is evidence if not, and nothing is written to it.
+    ``on_replaced`` is called once, when another file was met in its place.
     """
 
     def __init__(
@@ -123,26 +50,58 @@ class AnchorWitness:
         self._database = database
         self._on_replaced = on_replaced
         self.fits = True
-        self._watch = FileWatch(
-            database.path,
-            least=self._least_checkpoint,
-            read_main=lambda: write_ahead_log.read_main(database),
-            on_replaced=self._note_replaced,
-        )
-
-    @property
-    def replaced(self) -> bool:
-        """Tell whether another file was met in the place of the open one."""
-        return self._watch.replaced
-
-    @property
-    def displaced(self) -> bool:
-        """Tell whether the open file was replaced by a rename, or removed: what is open is whole."""
-        return self._watch.displaced
+        """The chain continues what the anchor says. If not, the anchor is evidence, and nothing is written to it."""
+        self.replaced = False
+        """Another file was met in the place of the open one."""
+        self.displaced = False
+        """The open file was replaced by a rename, or removed: what is open is whole."""
+        self._next_look = 0.0
+        self._unsure_until = 0.0
+        found = os.stat(database.path)  # noqa: PTH116 - a tenth of the time
+        self._place, self._written = _place(found), _written(found)
 
     def require_same_file(self, *, writing: bool) -> None:
-        """Raise ``CacheReplaced`` if another file, or an older one, is in the place of the open one."""
-        self._watch.require_same_file(writing=writing)
+        """Raise ``CacheReplaced`` if another file, or an older one, is in the place of the open one.
+
+        A statement that only reads looks now and then.
+        """
+        if self.replaced:
+            raise CacheReplaced(REPLACED)
+        now = time.monotonic()
+        if writing or now >= self._next_look:
+            self._next_look = now + READS_SECONDS
+            self._look(now)
+
+    def _look(self, now: float) -> None:
+        try:
+            found = os.stat(self._database.path)  # noqa: PTH116 - as above
+        except FileNotFoundError:
+            self.displaced = True
+            self._fail()
+        except OSError:
+            return
+        if _place(found) != self._place:  # defence: other-file-noticed
+            self.displaced = True
+            self._fail()
+        if _written(found) == self._written or now < self._unsure_until:
+            return
+        # The anchor is read before the file: another process may be moving the log.
+        said = self._anchor.read_alone() if self.fits else None
+        there = write_ahead_log.read_main(self._database)
+        if there is None:
+            self._unsure_until = now + _UNSURE_SECONDS
+        elif said is not None and there < said.checkpoint:  # defence: older-file-noticed
+            self._fail()
+        else:
+            self._written = _written(found)
+
+    def _fail(self) -> NoReturn:
+        self.replaced = True
+        if self.fits:
+            met, met_at = rollback.read_met(self._database)  # closing may write the log over it
+            self._anchor.note_replaced(time.time(), met=met, met_at=met_at)
+        self._on_replaced()
+        raise CacheReplaced(REPLACED)
 
     def before_flush(self, database: Database) -> Callable[[], None]:
         """Remember the end of the chain; return what writes it to the anchor. Raises ``CacheError``."""
@@ -157,15 +116,13 @@ class AnchorWitness:
         if self.fits and not self.replaced:
             self._anchor.advance(Anchored(Head(), checkpoint=number))
 
-    def _least_checkpoint(self) -> int:
-        said = self._anchor.read_alone() if self.fits else None
-        return 0 if said is None else said.checkpoint
 
-    def _note_replaced(self) -> None:
-        if self.fits:
-            met, met_at = rollback.read_met(self._database)  # closing may write the log over it
-            self._anchor.note_replaced(time.time(), met=met, met_at=met_at)
-        self._on_replaced()
+def _place(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+def _written(found: os.stat_result) -> tuple[int, int]:
+    return found.st_mtime_ns, found.st_size
 
 
 class AnchorKeeper:

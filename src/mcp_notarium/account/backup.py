@@ -29,7 +29,6 @@ from mcp_notarium.config import Config
 from mcp_notarium.crypto import canonical_json, key_file_codec, key_slots, user_key
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged, WrongKey
-from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
 from mcp_notarium.crypto.key_file_codec import KeyFile, SlotType
 from mcp_notarium.errors import (
     CacheDamaged,
@@ -93,7 +92,6 @@ def back_up(
     to: Path,
     *,
     now: float,
-    bounds: Bounds = PRODUCTION,
     on_progress: OnProgress = lambda _done, _of: None,
 ) -> KeyFile:
     """Write the backup to ``to``, a new file of mode 0600; return the key file in it. Servers may run.
@@ -101,7 +99,7 @@ def back_up(
     Raises ``ConfigError`` if something is there or it cannot be written, and ``CacheError``; nothing is left.
     """
     folder, data_key = opened.anchor.folder, opened.data_key
-    keyfile = key_file_store.load(folder, bounds=bounds).valid
+    keyfile = key_file_store.load(folder).valid
     if data_key is None or keyfile is None or not key_slots.has_valid_mac(keyfile, data_key):
         raise ConfigError(
             "only an encrypted database with its key file can be backed up",
@@ -186,13 +184,13 @@ def restore(
             if any(one.compress_type for one in archive.infolist()):  # ours are not compressed
                 raise _no_backup(path)
             names = [name for name in archive.namelist() if _DATABASE.fullmatch(name)]
-            keyfile = _read_member(archive, options.bounds)
+            keyfile = _read_member(archive)
             if len(names) != 1:
                 raise _no_backup(path)
             data_key, key = _unlock(settings, keyfile, options)
-            replaces = _has_other_keys(folder, data_key, options.bounds)
+            replaces = _has_other_keys(folder, data_key)
             if replaces:
-                _require_unused(settings, options)
+                _require_unused(settings)
             create_folder(folder)
             with archive.open(names[0]) as member:
                 _place_copy(folder, member, names[0])
@@ -210,7 +208,7 @@ def restore(
     try:
         if replaces:
             _set_aside(folder, names[0], data_key, options, path)
-        _place_key_file(folder, keyfile, data_key, options.bounds)
+        _place_key_file(folder, keyfile, data_key)
         return repair.restore(
             settings, name=names[0], options=replace(options, old=key), on_progress=on_progress
         )
@@ -236,7 +234,7 @@ def _unlock(settings: Config, keyfile: KeyFile, options: ChangeOptions) -> tuple
             resolution_hint="Add --ask-key, and type a key of that time or the recovery key.",
         )
     try:
-        data_key = key_slots.unlock(keyfile, key, bounds=options.bounds)
+        data_key = key_slots.unlock(keyfile, key)
     except WrongKey:
         typo = user_key.explain_typo(key.reveal_text())
         raise LockedError(
@@ -274,24 +272,20 @@ def _place_copy(folder: AccountFolder, member: IO[bytes], name: str) -> None:
         raise
 
 
-def _has_other_keys(folder: AccountFolder, data_key: DataKey, bounds: Bounds) -> bool:
+def _has_other_keys(folder: AccountFolder, data_key: DataKey) -> bool:
     """Tell whether the account that is here has another data key."""
     with disk_errors("the key file cannot be read"):
-        there = key_file_store.load(folder, bounds=bounds).valid
+        there = key_file_store.load(folder).valid
     return there is not None and not key_slots.has_valid_mac(there, data_key)
 
 
-def _require_unused(settings: Config, options: ChangeOptions) -> None:
+def _require_unused(settings: Config) -> None:
     """Raise ``InvalidRequest`` unless the account that is here, as `setup` makes it, holds nothing of its own."""
     tables = settings.store.tables
     with (
         suppress(NotariumError),
         closing(
-            opener.open_cache(
-                replace(settings, on_unreadable="refuse"),
-                bounds=options.bounds,
-                read_only=True,
-            )
+            opener.open_cache(replace(settings, on_unreadable="refuse"), read_only=True)
         ) as opened,
     ):
         changed = tables is not None and copies.read_last_change(opened.database, tables)
@@ -320,14 +314,12 @@ def _set_aside(
         quarantine.move(folder, [*own, *quarantine.list_files(folder)], now=options.clock())
 
 
-def _place_key_file(
-    folder: AccountFolder, keyfile: KeyFile, data_key: DataKey, bounds: Bounds
-) -> None:
+def _place_key_file(folder: AccountFolder, keyfile: KeyFile, data_key: DataKey) -> None:
     """Use the key file of the backup where none is. One that is here stays, if it is of the same data key."""
     with key_lock(folder):
-        there = key_file_store.load(folder, bounds=bounds).valid
+        there = key_file_store.load(folder).valid
         if there is None:
-            key_file_store.store(folder, keyfile, check=lambda _changed: None, bounds=bounds)
+            key_file_store.store(folder, keyfile, check=lambda _changed: None)
         elif not key_slots.has_valid_mac(there, data_key):
             raise InvalidRequest(
                 "the account here was given other keys meanwhile; nothing was changed",
@@ -347,12 +339,7 @@ class RestoredKeyFile:
 
 
 def restore_key_file(
-    settings: Config,
-    path: Path | None,
-    key: Secret,
-    *,
-    bounds: Bounds = PRODUCTION,
-    at: StepHook = ignore_step,
+    settings: Config, path: Path | None, key: Secret, *, at: StepHook = ignore_step
 ) -> RestoredKeyFile:
     """Restore the key file of a backup, or a copy of the file itself, once ``key`` has opened the database with it.
 
@@ -361,8 +348,8 @@ def restore_key_file(
     ``LockedError`` and ``ConfigError`` with the key file as it was.
     """
     folder = check_folder(settings.account_dir)
-    backup = _read_key_file(path or folder.key_copy, bounds)
-    data_key = key_slots.unlock(backup, key, bounds=bounds)
+    backup = _read_key_file(path or folder.key_copy)
+    data_key = key_slots.unlock(backup, key)
     if not folder.database(backup.generation).exists():
         raise LockedError(
             Verdict.DATABASE_MISSING,
@@ -372,11 +359,11 @@ def restore_key_file(
         )
 
     def opens(changed: KeyFile) -> None:
-        if key_slots.unlock(changed, key, bounds=bounds) != data_key:
+        if key_slots.unlock(changed, key) != data_key:
             raise KeyFileDamaged("the new key file does not open")
 
     with disk_errors("the key file cannot be put back"), key_lock(folder):
-        there = key_file_store.load(folder, bounds=bounds)
+        there = key_file_store.load(folder)
         for found in (there.main.keyfile, there.copy.keyfile):
             newer = found is not None and found.sequence > backup.sequence
             if found is not None and newer and key_slots.has_valid_mac(found, data_key):
@@ -384,7 +371,7 @@ def restore_key_file(
         _require_fit(folder, backup, data_key)
         quarantined = _copy_to_quarantine(folder, now=time.time())
         at("kept")
-        copied = key_file_store.store(folder, backup, check=opens, bounds=bounds, at=at)
+        copied = key_file_store.store(folder, backup, check=opens, at=at)
         record_restored(folder, backup, data_key, at=time.time())
     return RestoredKeyFile(backup, quarantined, copied)
 
@@ -440,15 +427,15 @@ def _copy_to_quarantine(folder: AccountFolder, *, now: float) -> Path | None:
     return target
 
 
-def _read_key_file(path: Path, bounds: Bounds) -> KeyFile:
+def _read_key_file(path: Path) -> KeyFile:
     """Read the key file in a backup, or a key file. Raises ``ConfigError``."""
     try:
         with open_regular(path, follow=True) as file:
             raw = file.read(canonical_json.LARGEST + 1)
             if raw.startswith(_ZIP):
                 with zipfile.ZipFile(file) as archive:
-                    return _read_member(archive, bounds)
-        return key_file_codec.parse(raw, bounds=bounds)
+                    return _read_member(archive)
+        return key_file_codec.parse(raw)
     except OSError as error:
         raise ConfigError(
             f"the copy cannot be read: {os_errors.describe(error)}",
@@ -461,6 +448,6 @@ def _read_key_file(path: Path, bounds: Bounds) -> KeyFile:
         ) from error
 
 
-def _read_member(archive: zipfile.ZipFile, bounds: Bounds) -> KeyFile:
+def _read_member(archive: zipfile.ZipFile) -> KeyFile:
     with archive.open(_KEY_FILE) as member:
-        return key_file_codec.parse(member.read(canonical_json.LARGEST + 1), bounds=bounds)
+        return key_file_codec.parse(member.read(canonical_json.LARGEST + 1))

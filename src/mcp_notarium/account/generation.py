@@ -138,7 +138,6 @@ def create_encrypted(
     parameters: kdf.Parameters,
     now: float,
     version_floor: int = 0,
-    bounds: kdf.Bounds = kdf.PRODUCTION,
     before_commit: Callable[[Collection[Path]], None],
     at: StepHook = ignore_step,
 ) -> NewCache:
@@ -153,13 +152,12 @@ def create_encrypted(
         parameters=parameters,
         owner_hash=settings.owner_hash,
         now=int(now),
-        bounds=bounds,
     )
     path = folder.database(keyfile.generation)
     opened: Database | None = None
     try:
         key_file_store.prepare(folder, keyfile, at=lambda step: at(f"{step}_prepared"))
-        key_slots.unlock(keyfile, passphrase, bounds=bounds)
+        key_slots.unlock(keyfile, passphrase)
         opened = database_opener.create(
             path,
             data_key.database_key(keyfile.database_salt),

@@ -32,7 +32,7 @@ from mcp_notarium.account.startup_outcomes import (
     Unwrap,
 )
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import canonical_json, kdf, key_file_codec, key_slots, user_key
+from mcp_notarium.crypto import canonical_json, key_file_codec, key_slots, user_key
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged, MalformedKey, WrongKey
 from mcp_notarium.crypto.key_file_codec import KeyFile, SlotType
@@ -98,7 +98,6 @@ class Inspector:
     """Inspect an account folder, several times if asked; unwrap each key file once."""
 
     settings: Config
-    bounds: kdf.Bounds = kdf.PRODUCTION
     keychain: Keychain | None = None
     key: FoundKey | None = None
     """Replaces the key of the settings."""
@@ -131,7 +130,7 @@ class Inspector:
     def _read_files(self, inspection: Inspection, now: float) -> Inspection:
         """Read everything that can be read without a key."""
         folder = inspection.folder
-        files = key_file_store.load(folder, bounds=self.bounds)
+        files = key_file_store.load(folder)
         valid, prepared = files.valid, files.prepared.keyfile
         known = {one.generation for one in (valid, prepared) if one}
         generations = set(folder.generations())
@@ -255,9 +254,7 @@ class Inspector:
         name = hashlib.sha256(key_file_codec.serialise(found)).hexdigest()
         if name not in self._unwrapped_before:
             try:
-                self._unwrapped_before[name] = key_slots.unlock(
-                    found, key.passphrase, bounds=self.bounds
-                )
+                self._unwrapped_before[name] = key_slots.unlock(found, key.passphrase)
             except WrongKey:
                 self._unwrapped_before[name] = Unwrap.WRONG_KEY
             except KeyFileDamaged:
@@ -322,10 +319,10 @@ class Inspector:
                 raise CacheDamaged(faults[0])
 
 
-def verdict(settings: Config, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> Decision:
+def verdict(settings: Config) -> Decision:
     """Return what start-up would decide; changes nothing."""
     with folder_errors(AccountFolder(settings.account_dir)):
-        inspection = Inspector(settings, bounds=bounds, read_only=True).inspect(now=time.time())
+        inspection = Inspector(settings, read_only=True).inspect(now=time.time())
     inspection.close()
     return startup_table.decide(inspection.seen)
 

@@ -32,7 +32,7 @@ from mcp_notarium.crypto.errors import (
     WeakPassphrase,
     WrongKey,
 )
-from mcp_notarium.crypto.kdf import PRODUCTION, Bounds, Parameters
+from mcp_notarium.crypto.kdf import Parameters
 from mcp_notarium.crypto.key_file_codec import MOST_SLOTS, KeyFile, Slot, SlotType, is_label
 from mcp_notarium.crypto.key_slots import KeyChangeStep
 from mcp_notarium.errors import CacheBusy, CacheError, CacheFull, LockedError, Verdict
@@ -58,8 +58,6 @@ class ChangeOptions:
 
     old: Secret | None = None
     """Replaces the key of the settings."""
-    bounds: Bounds = PRODUCTION
-    """Limits of the key derivation, for tests."""
     timeout: float = KEY_LOCK_SECONDS
     """Seconds to wait for the key lock."""
     system: Keychain | None = None
@@ -72,7 +70,7 @@ class ChangeOptions:
     def inspector(self, settings: Config) -> Inspector:
         """Return an inspector that tries ``old`` or, without it, the key of the settings."""
         key = None if self.old is None else FoundKey(self.old, "the key given")
-        return Inspector(settings, bounds=self.bounds, keychain=self.system, key=key)
+        return Inspector(settings, keychain=self.system, key=key)
 
 
 DEFAULTS = ChangeOptions()
@@ -127,13 +125,11 @@ def apply_change(
 
             def check(changed: KeyFile) -> None:
                 for key in (proof, *also_opens):
-                    if key_slots.unlock(changed, key, bounds=options.bounds) != data_key:
+                    if key_slots.unlock(changed, key) != data_key:
                         raise KeyFileDamaged("the new key file does not open")
 
             options.at(KeyChangeStep.BUILD)
-            copied = key_file_store.store(
-                inspection.folder, after, check=check, bounds=options.bounds, at=options.at
-            )
+            copied = key_file_store.store(inspection.folder, after, check=check, at=options.at)
             proven = _prove(settings, options, proof, before, now=now)
         finally:
             server_lock.release()
@@ -263,7 +259,7 @@ class SlotList:
     """The copy next to it says that it is newer, and no key tells whether that is true."""
 
 
-def list_slots(settings: Config, key: Secret | None, *, bounds: Bounds = PRODUCTION) -> SlotList:
+def list_slots(settings: Config, key: Secret | None) -> SlotList:
     """Read the key file (or its copy, if that is all there is). Changes nothing.
 
     Raises ``LockedError`` if there is none, it is lost, damaged or forged, or the folder is unsafe,
@@ -271,19 +267,17 @@ def list_slots(settings: Config, key: Secret | None, *, bounds: Bounds = PRODUCT
     """
     folder = check_folder(settings.account_dir)
     with disk_errors("the key file cannot be read"):
-        files = key_file_store.load(folder, bounds=bounds)
+        files = key_file_store.load(folder)
     found = files.valid
     if found is None:
         # No key is tried here, so any will do; nothing is asked of a keychain.
-        inspector = Inspector(
-            settings, bounds=bounds, key=FoundKey(Secret("none is tried"), "a key")
-        )
+        inspector = Inspector(settings, key=FoundKey(Secret("none is tried"), "a key"))
         require_openable(inspector.inspect(now=0, opens=False))
         raise missing_cache_error()
     opened = None
     with suppress(MalformedKey):  # the configured key can be no key at all; it opens nothing then
         if key is not None:
-            opened = _find_proven_slot(found, key, files.copy_ahead, bounds)
+            opened = _find_proven_slot(found, key, files.copy_ahead)
     return SlotList(found, opened, uncertain=files.copy_ahead is not None and opened is None)
 
 
@@ -296,9 +290,7 @@ def rollback_error() -> LockedError:
     )
 
 
-def _find_proven_slot(
-    main: KeyFile, key: Secret, copy: KeyFile | None, bounds: Bounds
-) -> int | None:
+def _find_proven_slot(main: KeyFile, key: Secret, copy: KeyFile | None) -> int | None:
     """Find the slot that the key opens; return its id, None if it opens none.
 
     Raises ``KeyFileDamaged`` (forged), and ``LockedError`` if the key proves a newer ``copy``: it opens
@@ -306,7 +298,7 @@ def _find_proven_slot(
     """
     opened, forged = None, None
     try:
-        opened = key_slots.open_slot(main, key, bounds=bounds)
+        opened = key_slots.open_slot(main, key)
     except WrongKey:
         pass
     except KeyFileDamaged as error:
@@ -315,7 +307,7 @@ def _find_proven_slot(
         if opened is not None and key_slots.has_valid_mac(copy, opened.data_key):
             raise rollback_error()
         with suppress(WrongKey, KeyFileDamaged):
-            key_slots.unlock(copy, key, bounds=bounds)
+            key_slots.unlock(copy, key)
             raise rollback_error()
     if forged is not None:
         raise forged
@@ -344,7 +336,7 @@ def add(
     require_strong(new, account=settings.account.name, allow_weak=allow_weak)
 
     def make(before: KeyFile, data_key: DataKey, _key: Secret) -> KeyFile:
-        if _find_opened_slot(before, new, options.bounds) is not None:
+        if _find_opened_slot(before, new) is not None:
             raise SlotsRefused("this key opens the cache already")
         slot = key_slots.new_slot(
             before,
@@ -353,11 +345,8 @@ def add(
             parameters=parameters or _cost_of_costliest(before, settings),
             type_=type_,
             label=label,
-            bounds=options.bounds,
         )
-        return key_slots.replace_slots(
-            before, data_key, slots=(*before.slots, slot), bounds=options.bounds
-        )
+        return key_slots.replace_slots(before, data_key, slots=(*before.slots, slot))
 
     return apply_change(settings, make, also_opens=(new,), options=options)
 
@@ -400,7 +389,7 @@ def remove(settings: Config, slot_id: int, *, options: ChangeOptions = DEFAULTS)
 
     def make(before: KeyFile, data_key: DataKey, key: Secret) -> KeyFile:
         after = key_slots.remove(before, data_key, slot_id)
-        if _find_opened_slot(after, key, options.bounds) is None:
+        if _find_opened_slot(after, key) is None:
             raise SlotsRefused(
                 f"slot {slot_id} is the slot that your key opened",
                 resolution_hint="Use --ask-key and give another key that opens the cache: that proves "
@@ -411,20 +400,20 @@ def remove(settings: Config, slot_id: int, *, options: ChangeOptions = DEFAULTS)
     return apply_change(settings, make, options=options)
 
 
-def recovery_slot(settings: Config, typed: str, *, bounds: Bounds = PRODUCTION) -> Slot:
+def recovery_slot(settings: Config, typed: str) -> Slot:
     """Find the slot that a recovery key opens, by opening it. Changes nothing.
 
     Raises ``MalformedKey`` for a typing error, ``WrongKey``, and as :func:`list_slots` does.
     """
     key = user_key.write_recovery_key(user_key.read_recovery_key(typed).reveal())
-    found = list_slots(settings, key, bounds=bounds)
+    found = list_slots(settings, key)
     if found.opened_by is None:
         raise WrongKey
     return key_slots.find_slot(found.keyfile, found.opened_by)
 
 
-def _find_opened_slot(found: KeyFile, key: Secret, bounds: Bounds) -> int | None:
+def _find_opened_slot(found: KeyFile, key: Secret) -> int | None:
     try:
-        return key_slots.open_slot(found, key, bounds=bounds).slot.id
+        return key_slots.open_slot(found, key).slot.id
     except WrongKey:
         return None

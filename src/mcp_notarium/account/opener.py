@@ -27,7 +27,7 @@ from mcp_notarium.account.inspection import (
 )
 from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.config import Config
-from mcp_notarium.crypto.kdf import PRODUCTION, Bounds, Parameters
+from mcp_notarium.crypto.kdf import Parameters
 from mcp_notarium.errors import CacheDamaged, InvalidRequest, LockedError, Verdict
 from mcp_notarium.files import os_errors, quarantine
 from mcp_notarium.files.account_folder import (
@@ -59,7 +59,6 @@ class StartupActions:
     settings: Config
     inspector: Inspector
     parameters: Parameters
-    bounds: Bounds
     clock: Callable[[], float]
     at: StepHook
 
@@ -154,7 +153,6 @@ class StartupActions:
                 parameters=self.parameters,
                 now=now,
                 version_floor=floor,
-                bounds=self.bounds,
                 before_commit=move_old,
                 at=self.at,
             )
@@ -245,7 +243,6 @@ def open_cache(
     settings: Config,
     *,
     kdf: Parameters | None = None,
-    bounds: Bounds = PRODUCTION,
     whole: bool = False,
     read_only: bool = False,
     heal: bool = False,
@@ -263,11 +260,8 @@ def open_cache(
     folder = AccountFolder(settings.account_dir)
     actions = StartupActions(
         settings=settings,
-        inspector=Inspector(
-            settings, bounds=bounds, keychain=system, whole=whole, read_only=read_only
-        ),
+        inspector=Inspector(settings, keychain=system, whole=whole, read_only=read_only),
         parameters=kdf or generation.kdf_policy(settings).parameters_for(),
-        bounds=bounds,
         clock=clock,
         at=at,
     )

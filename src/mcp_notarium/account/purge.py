@@ -19,7 +19,6 @@ from mcp_notarium.account import opener
 from mcp_notarium.account.key_changes import DEFAULTS, ChangeOptions
 from mcp_notarium.config import Config
 from mcp_notarium.config.settings import default_data_dir
-from mcp_notarium.crypto.kdf import PRODUCTION, Bounds
 from mcp_notarium.errors import LockedError, NotariumError, Unfinished, Verdict
 from mcp_notarium.files import os_errors, quarantine
 from mcp_notarium.files.account_folder import AccountFolder, check_folder
@@ -71,7 +70,7 @@ class PurgeResult:
     """No keychain runs in this session; what to do if one of another session was in use."""
 
 
-def may_hold_unsent_text(settings: Config, *, bounds: Bounds = PRODUCTION) -> bool:
+def may_hold_unsent_text(settings: Config) -> bool:
     """Decide whether a write may be inside that the note store has not confirmed.
 
     False if there is no database, or it can be opened and holds no journal entry.
@@ -79,10 +78,7 @@ def may_hold_unsent_text(settings: Config, *, bounds: Bounds = PRODUCTION) -> bo
     folder = check_folder(settings.account_dir)
     if not (folder.plain_database.exists() or folder.generations()):
         return False
-    with (
-        suppress(NotariumError),
-        closing(opener.open_cache(settings, bounds=bounds, read_only=True)) as opened,
-    ):
+    with suppress(NotariumError), closing(opener.open_cache(settings, read_only=True)) as opened:
         return JournalTable(opened.database).count() > 0
     return True
 
@@ -140,7 +136,7 @@ def _remove_all(folder: AccountFolder, options: ChangeOptions) -> int:
             return len(found.files)
         raise Unfinished(
             f"not everything is destroyed ({os_errors.describe_with_path(error)}): "
-            f"{_describe_remains(folder, options)}",
+            f"{_describe_remains(folder)}",
             resolution_hint="Run `mcp-notarium purge` again when the cause is mended: it goes on where it stopped.",
         ) from error
     return removed
@@ -177,11 +173,11 @@ def _remove(path: Path) -> bool:
     return True
 
 
-def _describe_remains(folder: AccountFolder, options: ChangeOptions) -> str:
+def _describe_remains(folder: AccountFolder) -> str:
     """Say what can still be done with what is left."""
     opens = None
     with suppress(OSError):
-        opens = key_file_store.load(folder, bounds=options.bounds).valid
+        opens = key_file_store.load(folder).valid
     if opens is not None and folder.database(opens.generation).exists():
         return "the cache is still there, with a key file that opens it"
     if folder.plain_database.exists():

@@ -157,12 +157,7 @@ def heal(actions: StartupActions) -> str:
     """
     if not _may_heal(actions):
         return ""
-    options = ChangeOptions(
-        bounds=actions.bounds,
-        system=actions.inspector.keychain,
-        clock=actions.clock,
-        at=actions.at,
-    )
+    options = ChangeOptions(system=actions.inspector.keychain, clock=actions.clock, at=actions.at)
     try:
         done = repair(actions.settings, whole_state=True, options=options)
     except NotariumError as error:

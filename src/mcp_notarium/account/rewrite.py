@@ -111,22 +111,21 @@ def reencrypt(
     new: Secret | None = None,
     parameters: Parameters | KdfPolicy | None = None,
     allow_weak: bool = False,
-    drop_others: bool = False,
     on_progress: OnProgress = lambda _done, _of: None,
     options: ChangeOptions = DEFAULTS,
 ) -> ReencryptionResult:
     """Re-encrypt the cache under a new data key, which ``new`` (None: the same key) opens.
 
     Slots whose secret is known are kept, with number, label and cost: the one that opened the cache, unless ``new``
-    replaces it, and the keychain's. ``drop_others`` permits dropping the rest. Raises ``SlotsRefused`` otherwise,
-    ``CacheFull``, and ``LockedError`` (start-up's verdicts; BUSY names who has the cache open), with the old cache as
-    it was. Its ``state`` has what fails after the new one is active.
+    replaces it, and the keychain's; :func:`find_dropped_slots` tells which are not. Raises ``SlotsRefused`` if no key of
+    a person would be left, ``CacheFull``, and ``LockedError`` (start-up's verdicts; BUSY names who has the cache open),
+    with the old cache as it was. Its ``state`` has what fails after the new one is active.
     """
     if new is not None:
         require_new(new, account=settings.account.name, allow_weak=allow_weak)
     folder = find_account(settings)
     with generation.hold_alone(settings, folder, options, on_progress, _UNUSABLE) as writer:
-        return _reencrypt(writer, new, parameters or kdf_policy(settings), drop_others=drop_others)
+        return _reencrypt(writer, new, parameters or kdf_policy(settings))
 
 
 def dropped_slots_error(dropped: tuple[Slot, ...]) -> SlotsRefused:
@@ -144,11 +143,7 @@ _Carried = dict[int, Secret]
 
 
 def _reencrypt(
-    writer: GenerationWriter,
-    new: Secret | None,
-    parameters: Parameters | KdfPolicy,
-    *,
-    drop_others: bool,
+    writer: GenerationWriter, new: Secret | None, parameters: Parameters | KdfPolicy
 ) -> ReencryptionResult:
     """Do everything that needs the locks."""
     settings, folder, options = writer.settings, writer.folder, writer.options
@@ -161,22 +156,16 @@ def _reencrypt(
         key_file_store.finish_interrupted_change(folder, inspection.files, now=now)
         generation.remove_retired(folder, inspection.database, before)
         writer.quarantine_unknown(before)
-        slot = key_slots.open_slot(before, found.passphrase, bounds=options.bounds).slot
+        slot = key_slots.open_slot(before, found.passphrase).slot
         current = ProvenKey(before, found, slot)
         _require_worth_it(current, replacing=new is not None)
         carried = _find_carried(settings, options, current, replacing=new is not None)
         dropped = _find_dropped(current, carried, replacing=new is not None)
-        if dropped and not drop_others:
-            raise dropped_slots_error(dropped)
         writer.require_space(inspection.database)
         quarantined = quarantine.find_databases(folder)
         new_keyfile, data_key = _build(writer, current, carried, new, parameters)
         notes = writer.copy(
-            inspection.database,
-            new_keyfile,
-            data_key,
-            old_key=old_key,
-            replaces=before.generation,
+            inspection.database, new_keyfile, data_key, old_key=old_key, replaces=before.generation
         )
     replaced = companions(folder.database(before.generation))
 
@@ -248,12 +237,12 @@ def _build(
     parameters: Parameters | KdfPolicy,
 ) -> tuple[KeyFile, DataKey]:
     """Build the next key file, with the slots whose secrets are known; nothing is written yet."""
-    data_key, bounds = DataKey.generate(), writer.options.bounds
+    data_key = DataKey.generate()
     frame = key_slots.start_for_new_data_key(
         current.keyfile, data_key, owner_hash=writer.settings.owner_hash
     )
     slots = [
-        key_slots.rewrap_slot(frame, data_key, slot, carried[slot.id], bounds=bounds)
+        key_slots.rewrap_slot(frame, data_key, slot, carried[slot.id])
         for slot in current.keyfile.slots
         if slot.id in carried
     ]
@@ -266,15 +255,9 @@ def _build(
             if before and (not _is_added_beside(current) or len(before) == 1)
             else ""
         )
-        slots.append(
-            key_slots.new_slot(
-                frame, data_key, new, parameters=parameters, label=label, bounds=bounds
-            )
-        )
+        slots.append(key_slots.new_slot(frame, data_key, new, parameters=parameters, label=label))
     rotated = None if new is None else int(writer.options.clock())
-    new_keyfile = key_slots.replace_slots(
-        frame, data_key, slots=tuple(slots), rotated=rotated, bounds=bounds
-    )
+    new_keyfile = key_slots.replace_slots(frame, data_key, slots=tuple(slots), rotated=rotated)
     return new_keyfile, data_key
 
 
@@ -313,7 +296,7 @@ def _find_carried(
     secret = options.system.get(keychain.KEY, settings.owner_hash)
     with suppress(WrongKey):
         if secret is not None:
-            opened = key_slots.open_slot(current.keyfile, secret, bounds=options.bounds).slot
+            opened = key_slots.open_slot(current.keyfile, secret).slot
             if opened.type is SlotType.KEYCHAIN:
                 carried[opened.id] = secret
     return carried

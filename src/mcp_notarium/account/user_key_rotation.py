@@ -95,7 +95,7 @@ def prove_key(settings: Config, *, options: ChangeOptions = DEFAULTS) -> ProvenK
         keyfile, _, found = require_openable(
             options.inspector(settings).inspect(now=options.clock(), opens=False)
         )
-    slot = key_slots.open_slot(keyfile, found.passphrase, bounds=options.bounds).slot
+    slot = key_slots.open_slot(keyfile, found.passphrase).slot
     return ProvenKey(keyfile, found, slot)
 
 
@@ -134,7 +134,6 @@ def rotate_passphrase(
             by_keychain=slot_stays,
             slot_ids=[slot.id for slot in gone],
             keychain=keychain,
-            bounds=options.bounds,
         )
 
     if current.slot in gone:
@@ -200,8 +199,8 @@ def enable_keychain(
     verdicts); the keychain is left as it was then.
     """
     options = replace(options, system=system)
-    require_free_keychain(settings, system, options=options)
-    with _store_secret(settings, system, options) as secret:
+    require_free_keychain(settings, system)
+    with _store_secret(settings, system) as secret:
         return key_changes.add(
             settings, secret, label=system.name, type_=SlotType.KEYCHAIN, options=options
         )
@@ -220,7 +219,7 @@ def disable_keychain(
         raise SlotsRefused(
             "the keychain holds no key for this account", resolution_hint="No action is needed."
         )
-    slot_id = key_changes.list_slots(settings, secret, bounds=options.bounds).opened_by
+    slot_id = key_changes.list_slots(settings, secret).opened_by
     changed = None if slot_id is None else key_changes.remove(settings, slot_id, options=options)
     system.delete(keychain.KEY, settings.owner_hash)
     return changed
@@ -246,10 +245,10 @@ def rotate_into_keychain(
     stored = system.get(keychain.KEY, owner)
     if stored is not None and from_keychain:
         return _exchange(settings, system, stored, user_key.generate(), options)
-    require_free_keychain(settings, system, options=options)
+    require_free_keychain(settings, system)
     current = prove_key(settings, options=options)
     _require_another(current.keyfile, without=current.slots_to_replace(slot_ids))
-    with _store_secret(settings, system, options) as secret:
+    with _store_secret(settings, system) as secret:
         rotate_passphrase(
             settings,
             new=secret,
@@ -258,15 +257,13 @@ def rotate_into_keychain(
             current=current,
             options=options,
         )
-    return key_changes.list_slots(settings, None, bounds=options.bounds).keyfile
+    return key_changes.list_slots(settings, None).keyfile
 
 
-def require_free_keychain(
-    settings: Config, system: Keychain, *, options: ChangeOptions = DEFAULTS
-) -> None:
+def require_free_keychain(settings: Config, system: Keychain) -> None:
     """Refuse a keychain whose key for this account may be in use. Raises ``SlotsRefused``."""
     stored = system.get(keychain.KEY, settings.owner_hash)
-    if stored is not None and not _is_unused(settings, stored, options):
+    if stored is not None and not _is_unused(settings, stored):
         raise SlotsRefused(
             "the keychain holds a key for this account already",
             resolution_hint="`mcp-notarium keychain disable` takes it out; then try again.",
@@ -286,14 +283,10 @@ def _require_another(keyfile: KeyFile, *, without: Sequence[Slot]) -> None:
 
 
 def _exchange(
-    settings: Config,
-    system: Keychain,
-    stored: Secret,
-    secret: Secret,
-    options: ChangeOptions,
+    settings: Config, system: Keychain, stored: Secret, secret: Secret, options: ChangeOptions
 ) -> KeyFile:
     """Exchange the keychain's key: both keys open until the keychain, their only place, has the new one."""
-    found = key_changes.list_slots(settings, stored, bounds=options.bounds)
+    found = key_changes.list_slots(settings, stored)
     old = next((slot for slot in found.keyfile.slots if slot.id == found.opened_by), None)
     if old is None:
         raise WrongKey
@@ -322,14 +315,14 @@ def _find_lost_slots(found: KeyFile, old: Slot) -> list[int]:
     ]
 
 
-def _is_unused(settings: Config, stored: Secret, options: ChangeOptions) -> bool:
+def _is_unused(settings: Config, stored: Secret) -> bool:
     """Check whether this is a random key that opens no slot."""
-    found = key_changes.list_slots(settings, stored, bounds=options.bounds)
+    found = key_changes.list_slots(settings, stored)
     return user_key.read(stored).kind == "raw" and found.opened_by is None
 
 
 @contextmanager
-def _store_secret(settings: Config, system: Keychain, options: ChangeOptions) -> Iterator[Secret]:
+def _store_secret(settings: Config, system: Keychain) -> Iterator[Secret]:
     """Store a random key in the keychain, or reuse that of an interrupted run; remove it after a failure.
 
     It stays if the change is active, or may be: the keychain is then the only place of a key that
@@ -345,7 +338,7 @@ def _store_secret(settings: Config, system: Keychain, options: ChangeOptions) ->
     except BaseException:
         if stored is None:
             with suppress(LockedError):
-                listed = key_changes.list_slots(settings, secret, bounds=options.bounds)
+                listed = key_changes.list_slots(settings, secret)
                 if listed.opened_by is None:
                     system.delete(keychain.KEY, owner)
         raise

@@ -35,7 +35,7 @@ from mcp_notarium.errors import ConfigError, NotariumError
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.report.words import listed
 from mcp_notarium.system import SYSTEM
-from mcp_notarium.system.shell_quoting import quote_posix, quote_windows
+from mcp_notarium.system.common import quote_posix, quote_windows
 
 NONE = "none"
 _ONLY_PRINTED = ("cline", "goose", "other")

@@ -14,12 +14,7 @@ from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_context, signals
 from mcp_notarium.cli.terminal import ask_secret, input_is_ready, read_line, require_terminal, talk
 from mcp_notarium.config import Config
-from mcp_notarium.errors import (
-    ConfigError,
-    LockedError,
-    NotariumError,
-    OtherAccount,
-)
+from mcp_notarium.errors import ConfigError, LockedError, NotariumError, OtherAccount
 from mcp_notarium.files.account_folder import AccountFolder, folder_errors
 from mcp_notarium.keys import keychain
 from mcp_notarium.secret import Secret

@@ -78,8 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "file", type=typed_path, nargs="?", metavar="FILE", help="default: the one that holds"
     )
     explaining = actions.add_parser(
-        "explain",
-        help="whether and why an agent may use a tool on a note (exit code 0: yes)",
+        "explain", help="whether and why an agent may use a tool on a note (exit code 0: yes)"
     )
     explaining.add_argument("note", metavar="NOTE", nargs="+", help="its id, or words of it alone")
     explaining.add_argument(

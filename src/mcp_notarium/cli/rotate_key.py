@@ -215,7 +215,6 @@ def _reencrypt(
             new=new.secret if new else None,
             parameters=kdf_policy(config, args.kdf),
             allow_weak=args.allow_weak,
-            drop_others=True,
             on_progress=report,
             options=replace(options, at=doing.at),
         )

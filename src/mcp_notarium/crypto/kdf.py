@@ -1,7 +1,7 @@
 """Derive a wrapping key from a passphrase: Argon2id, PBKDF2-HMAC-SHA512, or HKDF for random keys.
 
-All that is known of an algorithm is in its class, so another one needs a class, a row of ``ALGORITHMS`` and its
-bounds. The names are those of key files, settings and options; a class has the numbers that a key file has of it.
+All that is known of an algorithm is in its class, so another one needs a class and its rows of ``ALGORITHMS`` and
+``RANGES``. The names are those of key files, settings and options; a class has the numbers that a key file has of it.
 Parameters read from disk are hostile: :func:`derive` checks floor and ceiling before any work and
 never retries with weaker ones. Nothing here reads a clock, a file or a setting.
 """
@@ -134,46 +134,36 @@ NAMES = tuple(name for name, one in ALGORITHMS.items() if one.for_passphrases)
 """Those for passphrases; the first is the default."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Hold the bounds for parameters from disk: the floor prevents weakening, the ceiling exhaustion."""
-
-    ranges: tuple[tuple[Parameters, Parameters], ...]
-    """Hold floor and ceiling of each algorithm for passphrases."""
-    slots_at_ceiling: int = 1
-    """Bound the work of a whole key file, in slots at the ceiling: a wrong passphrase is tried on each slot."""
-
-    def _range(self, parameters: Parameters) -> tuple[Parameters, Parameters]:
-        return next(pair for pair in self.ranges if type(pair[0]) is type(parameters))
-
-    def permits_together(self, parameters: Iterable[Parameters]) -> bool:
-        """Tell whether slots with these parameters may be in one key file."""
-        one_slot = math.prod(high.work for _, high in self.ranges)
-        work = sum(
-            each.work * (one_slot // self._range(each)[1].work)
-            for each in parameters
-            if each.for_passphrases
-        )
-        return work <= one_slot * self.slots_at_ceiling
-
-    def refuses(self, parameters: Parameters) -> str | None:
-        """Return why these parameters are refused, or None."""
-        if not parameters.for_passphrases:
-            return None
-        low, high = self._range(parameters)
-        least, most = asdict(low), asdict(high)
-        for name, number in asdict(parameters).items():
-            if not least[name] <= number <= most[name]:
-                return f"{parameters.name}: {name} out of bounds"
-        return parameters.fault
+RANGES: dict[type[Parameters], tuple[Parameters, Parameters]] = {
+    Argon2id: (Argon2id(), Argon2id(memory_kib=1_048_576, time_cost=16, lanes=16)),
+    Pbkdf2Sha512: (Pbkdf2Sha512(210_000), Pbkdf2Sha512(10_000_000)),
+}
+"""Floor and ceiling of each algorithm for passphrases: the floor prevents weakening, the ceiling exhaustion."""
 
 
-PRODUCTION = Bounds(
-    (
-        (Argon2id(), Argon2id(memory_kib=1_048_576, time_cost=16, lanes=16)),
-        (Pbkdf2Sha512(210_000), Pbkdf2Sha512(10_000_000)),
+def permit_together(parameters: Iterable[Parameters]) -> bool:
+    """Tell whether slots of one key file may have these parameters: a wrong passphrase is tried on each.
+
+    All together they may cost what one slot at the ceiling costs.
+    """
+    one_slot = math.prod(high.work for _, high in RANGES.values())
+    work = sum(
+        each.work * (one_slot // RANGES[type(each)][1].work)
+        for each in parameters
+        if each.for_passphrases
     )
-)
+    return work <= one_slot
+
+
+def refuse(parameters: Parameters) -> str | None:
+    """Return why these parameters are refused, or None."""
+    if not parameters.for_passphrases:
+        return None
+    least, most = map(asdict, RANGES[type(parameters)])
+    for name, number in asdict(parameters).items():
+        if not least[name] <= number <= most[name]:
+            return f"{parameters.name}: {name} out of bounds"
+    return parameters.fault
 
 
 def to_fields(parameters: Parameters) -> dict[str, str | int]:
@@ -198,15 +188,13 @@ def normalise_passphrase(passphrase: Secret) -> Secret:
     return Secret(unicodedata.normalize("NFC", passphrase.reveal_text()))
 
 
-def derive(
-    passphrase: Secret, *, salt: bytes, parameters: Parameters, bounds: Bounds = PRODUCTION
-) -> Secret:
+def derive(passphrase: Secret, *, salt: bytes, parameters: Parameters) -> Secret:
     """Derive a 32-byte wrapping key. The passphrase is taken byte for byte; normalise it before.
 
     Raises ``KeyFileDamaged`` for parameters out of bounds, before any work, and
     ``KdfOutOfMemory``.
     """
-    if reason := bounds.refuses(parameters):  # defence: kdf-cost-before-work
+    if reason := refuse(parameters):  # defence: kdf-cost-before-work
         raise KeyFileDamaged(reason)
     return parameters.derive(passphrase, salt)
 

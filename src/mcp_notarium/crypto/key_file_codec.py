@@ -110,7 +110,7 @@ def serialise(keyfile: KeyFile) -> bytes:
     return canonical_json.encode(body | {"sum": _checksum(body)})
 
 
-def parse(raw: bytes, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> KeyFile:
+def parse(raw: bytes) -> KeyFile:
     """Read bytes from disk. Raises ``KeyFileDamaged`` or ``KeyFileNewer`` and nothing else.
 
     The checksum is checked before the version: a flipped bit is damage, not another release.
@@ -126,7 +126,7 @@ def parse(raw: bytes, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> KeyFile:
     if version > VERSION:
         raise KeyFileNewer(version)
     try:
-        keyfile = _keyfile(found, bounds)
+        keyfile = _keyfile(found)
     except KeyError:
         raise KeyFileDamaged("a field is missing") from None
     if serialise(keyfile) != raw:  # defence: key-file-canonical-only
@@ -168,7 +168,7 @@ def _slot_fields(slot: Slot) -> dict[str, Any]:
     }
 
 
-def _keyfile(found: dict[str, Any], bounds: kdf.Bounds) -> KeyFile:
+def _keyfile(found: dict[str, Any]) -> KeyFile:
     if found["page_size"] != PAGE_SIZE:
         raise KeyFileDamaged("it names a page size that is not used")
     rotated = found["rotated"]
@@ -180,26 +180,26 @@ def _keyfile(found: dict[str, Any], bounds: kdf.Bounds) -> KeyFile:
         sequence=_number(found["sequence"], least=1),
         created=_number(found["created"], most=_LATEST),
         rotated=None if rotated is None else _number(rotated, most=_LATEST),
-        slots=_slots(found["slots"], bounds),
+        slots=_slots(found["slots"]),
         cipher_floor=_number(found["cipher_floor"]),
         schema_floor=_number(found["schema_floor"]),
         mac=_bytes(found["mac"], MAC_SIZE),
     )
 
 
-def _slots(found: Any, bounds: kdf.Bounds) -> tuple[Slot, ...]:
+def _slots(found: Any) -> tuple[Slot, ...]:
     if not isinstance(found, list) or not 1 <= len(found) <= MOST_SLOTS:
         raise KeyFileDamaged("it has no slots, or too many")
-    slots = tuple(_slot(one, bounds) for one in found)
+    slots = tuple(_slot(one) for one in found)
     ids = [slot.id for slot in slots]
     if ids != sorted(set(ids)):
         raise KeyFileDamaged("its slots are not in order")
-    if not bounds.permits_together(slot.kdf for slot in slots):  # defence: kdf-cost-of-all-slots
+    if not kdf.permit_together(slot.kdf for slot in slots):  # defence: kdf-cost-of-all-slots
         raise KeyFileDamaged("its slots cost too much work together")
     return slots
 
 
-def _slot(found: Any, bounds: kdf.Bounds) -> Slot:
+def _slot(found: Any) -> Slot:
     if not isinstance(found, dict):
         raise KeyFileDamaged("a slot is not an object")
     if not isinstance(found["label"], str) or not is_label(found["label"]):
@@ -209,21 +209,21 @@ def _slot(found: Any, bounds: kdf.Bounds) -> Slot:
         id=_number(found["id"], least=1),
         type=type_,
         label=found["label"],
-        kdf=_parameters(found["kdf"], type_, bounds),
+        kdf=_parameters(found["kdf"], type_),
         salt=_bytes(found["salt"], kdf.SALT_SIZE),
         nonce=_bytes(found["nonce"], NONCE_SIZE),
         wrapped=_bytes(found["wrapped"], kdf.KEY_SIZE + TAG_SIZE),
     )
 
 
-def _parameters(found: Any, type_: SlotType, bounds: kdf.Bounds) -> kdf.Parameters:
+def _parameters(found: Any, type_: SlotType) -> kdf.Parameters:
     """Parse the parameters of a slot: the right kind for its type, and within bounds."""
     parameters = kdf.from_fields(found, _number)
     # A passphrase needs a slow derivation, a random key does not.
     # defence: passphrase-is-stretched
     if (type_ is SlotType.PASSPHRASE) != parameters.for_passphrases:
         raise KeyFileDamaged("a slot's key derivation does not match its type")
-    if reason := bounds.refuses(parameters):  # defence: kdf-cost-when-read
+    if reason := kdf.refuse(parameters):  # defence: kdf-cost-when-read
         raise KeyFileDamaged(reason)
     return parameters
 

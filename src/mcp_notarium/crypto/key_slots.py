@@ -43,13 +43,7 @@ class OpenedSlot:
 
 
 def build(
-    *,
-    data_key: DataKey,
-    passphrase: Secret,
-    parameters: kdf.Parameters,
-    owner_hash: str,
-    now: int,
-    bounds: kdf.Bounds = kdf.PRODUCTION,
+    *, data_key: DataKey, passphrase: Secret, parameters: kdf.Parameters, owner_hash: str, now: int
 ) -> KeyFile:
     """Make a new key file with one slot, sequence 1, new random identifiers and its MAC.
 
@@ -65,31 +59,22 @@ def build(
         rotated=None,
         slots=(),
     )
-    slot = new_slot(
-        empty,
-        data_key,
-        passphrase,
-        parameters=parameters,
-        label="",
-        bounds=bounds,
-    )
+    slot = new_slot(empty, data_key, passphrase, parameters=parameters, label="")
     return _with_mac(replace(empty, slots=(slot,)), data_key)
 
 
-def unlock(keyfile: KeyFile, passphrase: Secret, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> DataKey:
+def unlock(keyfile: KeyFile, passphrase: Secret) -> DataKey:
     """Return the data key. Raises ``WrongKey``, ``MalformedKey``, ``KeyFileDamaged`` (forged)."""
-    return open_slot(keyfile, passphrase, bounds=bounds).data_key
+    return open_slot(keyfile, passphrase).data_key
 
 
-def open_slot(
-    keyfile: KeyFile, passphrase: Secret, *, bounds: kdf.Bounds = kdf.PRODUCTION
-) -> OpenedSlot:
+def open_slot(keyfile: KeyFile, passphrase: Secret) -> OpenedSlot:
     """Return the data key and the slot that opened. Raises as :func:`unlock`."""
     key = user_key.read(passphrase)
     for slot in keyfile.slots:
         if slot.type not in _OPENED_BY[key.kind]:
             continue
-        wrapping_key = kdf.derive(key.material, salt=slot.salt, parameters=slot.kdf, bounds=bounds)
+        wrapping_key = kdf.derive(key.material, salt=slot.salt, parameters=slot.kdf)
         aad = slot_aad(vault_id=keyfile.vault_id, slot=slot)
         inner = unwrap_key(wrapping_key, slot.wrapped, nonce=slot.nonce, aad=aad)
         if inner is None:
@@ -112,12 +97,7 @@ def belongs_to(keyfile: KeyFile, data_key: DataKey, owner_hash: str) -> bool:
 
 
 def replace_slots(
-    keyfile: KeyFile,
-    data_key: DataKey,
-    *,
-    slots: tuple[Slot, ...],
-    rotated: int | None = None,
-    bounds: kdf.Bounds = kdf.PRODUCTION,
+    keyfile: KeyFile, data_key: DataKey, *, slots: tuple[Slot, ...], rotated: int | None = None
 ) -> KeyFile:
     """Replace the slots of a key file; next sequence, new MAC.
 
@@ -127,7 +107,7 @@ def replace_slots(
     """
     if len(slots) > MOST_SLOTS:
         raise SlotsRefused(f"a key file has at most {MOST_SLOTS} slots")
-    if not bounds.permits_together(slot.kdf for slot in slots):
+    if not kdf.permit_together(slot.kdf for slot in slots):
         raise SlotsRefused(
             "deriving a key for every slot of the key file would take too long",
             resolution_hint="Take a random key (`mcp-notarium generate-key`) for one more slot, "
@@ -163,7 +143,6 @@ def new_slot(
     parameters: kdf.Parameters,
     type_: SlotType | None = None,
     label: str = "",
-    bounds: kdf.Bounds = kdf.PRODUCTION,
 ) -> Slot:
     """Make a slot for this key file that opens with ``passphrase`` (of any kind), with the next id.
 
@@ -183,21 +162,14 @@ def new_slot(
         nonce=secrets.token_bytes(NONCE_SIZE),
         wrapped=b"",
     )
-    return _wrap(keyfile, data_key, slot, key.material, bounds)
+    return _wrap(keyfile, data_key, slot, key.material)
 
 
-def rewrap_slot(
-    keyfile: KeyFile,
-    data_key: DataKey,
-    slot: Slot,
-    secret: Secret,
-    *,
-    bounds: kdf.Bounds = kdf.PRODUCTION,
-) -> Slot:
+def rewrap_slot(keyfile: KeyFile, data_key: DataKey, slot: Slot, secret: Secret) -> Slot:
     """Wrap the data key of another key file in a slot, which ``secret`` opens; the rest stays. Raises ``MalformedKey``."""
     salt, nonce = secrets.token_bytes(kdf.SALT_SIZE), secrets.token_bytes(NONCE_SIZE)
     fresh = replace(slot, salt=salt, nonce=nonce)
-    return _wrap(keyfile, data_key, fresh, user_key.read(secret).material, bounds)
+    return _wrap(keyfile, data_key, fresh, user_key.read(secret).material)
 
 
 def start_for_new_data_key(keyfile: KeyFile, data_key: DataKey, *, owner_hash: str) -> KeyFile:
@@ -217,10 +189,8 @@ def start_for_new_data_key(keyfile: KeyFile, data_key: DataKey, *, owner_hash: s
     )
 
 
-def _wrap(
-    keyfile: KeyFile, data_key: DataKey, slot: Slot, material: Secret, bounds: kdf.Bounds
-) -> Slot:
-    wrapping_key = kdf.derive(material, salt=slot.salt, parameters=slot.kdf, bounds=bounds)
+def _wrap(keyfile: KeyFile, data_key: DataKey, slot: Slot, material: Secret) -> Slot:
+    wrapping_key = kdf.derive(material, salt=slot.salt, parameters=slot.kdf)
     aad = slot_aad(vault_id=keyfile.vault_id, slot=slot)
     wrapped = wrap_key(wrapping_key, data_key.secret(), nonce=slot.nonce, aad=aad)
     return replace(slot, wrapped=wrapped)
@@ -336,7 +306,6 @@ def rewrap(
     by_keychain: bool = False,
     slot_ids: Sequence[int] | None = None,
     keychain: str = "",
-    bounds: kdf.Bounds = kdf.PRODUCTION,
 ) -> KeyFile:
     """Return the key file with a slot for ``new`` in place of :func:`slots_to_replace`.
 
@@ -344,7 +313,7 @@ def rewrap(
     keychain if only that has ``new``. Raises as :func:`slots_to_replace`, ``WrongKey`` if ``old`` opens nothing, and
     ``MalformedKey``.
     """
-    opened = open_slot(keyfile, old, bounds=bounds)
+    opened = open_slot(keyfile, old)
     gone = slots_to_replace(keyfile, opened.slot, by_keychain=by_keychain, slot_ids=slot_ids)
     if isinstance(parameters, KdfPolicy):
         parameters = parameters.parameters_for(slot.kdf for slot in gone)
@@ -355,17 +324,16 @@ def rewrap(
         parameters=parameters,
         type_=SlotType.KEYCHAIN if keychain else None,
         label=keychain or (gone[0].label if gone else ""),
-        bounds=bounds,
     )
     slots = (*(one for one in keyfile.slots if one not in gone), slot)
     rotated = None if new == old else now  # the same key with other KDF parameters is no new key
-    return replace_slots(keyfile, opened.data_key, slots=slots, rotated=rotated, bounds=bounds)
+    return replace_slots(keyfile, opened.data_key, slots=slots, rotated=rotated)
 
 
 def _irreplaceable(slot: Slot) -> SlotsRefused:
     hint = {
         SlotType.RECOVERY: "`mcp-notarium keys recovery create` makes another one; then "
-        "`mcp-notarium keys remove` takes this one away.",
+        "`mcp-notarium keys remove` takes this one away."
     }.get(slot.type, "`mcp-notarium rotate-key --keychain` gives the keychain another key.")
     return SlotsRefused(
         f"{describe_slot(slot)} cannot be replaced by a typed key", resolution_hint=hint

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp_notarium.crypto import canonical_json, kdf, key_file_codec
+from mcp_notarium.crypto import canonical_json, key_file_codec
 from mcp_notarium.crypto.errors import KeyFileDamaged, KeyFileNewer
 from mcp_notarium.crypto.key_file_codec import FileState, KeyFile
 from mcp_notarium.files import quarantine
@@ -83,14 +83,14 @@ class KeyFiles:
         return self.main.version or self.copy.version
 
 
-def load(folder: AccountFolder, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> KeyFiles:
+def load(folder: AccountFolder) -> KeyFiles:
     """Read all key files. Raises ``OSError`` only for what is no readable plain file."""
     # Read the copy first: if both change meanwhile, it is the older one and not taken for a rollback.
-    copy = _read_file(folder.key_copy, bounds)
+    copy = _read_file(folder.key_copy)
     return KeyFiles(
-        main=_read_file(folder.key_file, bounds),
+        main=_read_file(folder.key_file),
         copy=copy,
-        prepared=_read_file(folder.prepared_key_file, bounds),
+        prepared=_read_file(folder.prepared_key_file),
         temporary=_temporary_files(folder),
     )
 
@@ -120,7 +120,6 @@ def store(
     keyfile: KeyFile,
     *,
     check: Callable[[KeyFile], None],
-    bounds: kdf.Bounds = kdf.PRODUCTION,
     at: StepHook = ignore_step,
 ) -> bool:
     """Replace the key file, then its copy.
@@ -130,7 +129,7 @@ def store(
     disk refused to flush its name, or the copy; the next start writes that.
     """
     content = key_file_codec.serialise(keyfile)
-    check(key_file_codec.parse(content, bounds=bounds))
+    check(key_file_codec.parse(content))
     steps: list[str] = []
 
     def record(step: str) -> None:
@@ -149,9 +148,7 @@ def store(
 def store_copy(folder: AccountFolder, keyfile: KeyFile, *, at: StepHook = ignore_step) -> None:
     """Write the copy; after that no older slot is left in the folder."""
     replace_private(
-        folder.key_copy,
-        key_file_codec.serialise(keyfile),
-        at=lambda step: at(f"{step}_copy"),
+        folder.key_copy, key_file_codec.serialise(keyfile), at=lambda step: at(f"{step}_copy")
     )
 
 
@@ -192,12 +189,12 @@ def _try_store_copy(folder: AccountFolder, keyfile: KeyFile, at: StepHook) -> bo
     return True
 
 
-def _read_file(path: Path, bounds: kdf.Bounds) -> FileReading:
+def _read_file(path: Path) -> FileReading:
     raw = read_private(path, most=canonical_json.LARGEST)
     if raw is None:
         return FileReading(FileState.MISSING)
     try:
-        return FileReading(FileState.OK, key_file_codec.parse(raw, bounds=bounds))
+        return FileReading(FileState.OK, key_file_codec.parse(raw))
     except KeyFileNewer as newer:
         return FileReading(FileState.NEWER, version=newer.version)
     except KeyFileDamaged:

@@ -6,30 +6,17 @@ the store has answered.
 
 from __future__ import annotations
 
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
-from contextlib import (
-    AbstractAsyncContextManager,
-    asynccontextmanager,
-)
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, wraps
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from mcp_notarium.domain.block_gaps import Form
 from mcp_notarium.domain.characters import path_key, tag_key
 from mcp_notarium.domain.note import Content, Note, WriteState, with_digits
-from mcp_notarium.errors import (
-    NoteNotFound,
-    NoteReadOnly,
-    StoreError,
-)
+from mcp_notarium.errors import NoteNotFound, NoteReadOnly, StoreError
 from mcp_notarium.library.attachments import NoteFiles
 from mcp_notarium.library.day_notes import DayNotes
 from mcp_notarium.library.history import History
@@ -37,10 +24,9 @@ from mcp_notarium.library.losses import Losses
 from mcp_notarium.library.native_reads import NativeIndex
 from mcp_notarium.library.note_transfer import NoteTransfer
 from mcp_notarium.library.paths import Paths
-from mcp_notarium.search.query import HasTask, Query
+from mcp_notarium.search.query import Query
 from mcp_notarium.storage import driver, note_links, note_lookup, note_rows, property_table
 from mcp_notarium.storage.note_search import Found, Summary
-from mcp_notarium.storage.property_table import FoundTask, PropertyUse
 from mcp_notarium.stores.contract import SEEDED, require_supported
 from mcp_notarium.sync.write_errors import NOT_SAVED, add_outcome
 
@@ -51,8 +37,7 @@ if TYPE_CHECKING:
     from mcp_notarium.markup.obsidian_links import Changes
     from mcp_notarium.storage.audit_log import Act, Step
     from mcp_notarium.storage.cache import Cache
-    from mcp_notarium.storage.note_lookup import Hashes, TaggedNote, Twin
-    from mcp_notarium.storage.note_rows import Key, Matches, ScannedNote
+    from mcp_notarium.storage.database import Database
     from mcp_notarium.storage.note_table import Counts
     from mcp_notarium.storage.sync_state import Metrics
     from mcp_notarium.stores.contract import Store, Traits
@@ -90,6 +75,22 @@ class Statistics:
     schema_version: int
 
 
+_Args = ParamSpec("_Args")
+_Found = TypeVar("_Found")
+
+
+def _ask(
+    ask: Callable[Concatenate[Database, _Args], _Found],
+) -> Callable[Concatenate[Library, _Args], _Found]:
+    """Return the method that asks this of the index."""
+
+    @wraps(ask)
+    def method(self: Library, /, *args: _Args.args, **kwargs: _Args.kwargs) -> _Found:
+        return ask(self._cache.database, *args, **kwargs)
+
+    return method
+
+
 class Library:
     """Hold the notes of one account.
 
@@ -125,6 +126,24 @@ class Library:
         self.transfer = NoteTransfer(cache, store, writer)
         self.native = native
         self.days = DayNotes(cache, store)
+
+    spell_folder = _ask(note_lookup.spell_folder)
+    count_folders = _ask(note_links.count_folders)
+    find_untagged = _ask(note_links.find_untagged)
+    find_newest = _ask(note_rows.find_newest)
+    find_literally = _ask(note_rows.find_literally)
+    read = _ask(note_rows.read)
+    times = _ask(note_rows.read_times)
+    count_tags = _ask(note_lookup.count_tags)
+    has_property = _ask(property_table.is_used)
+    find_unread = _ask(property_table.find_unread)
+    count_properties = _ask(property_table.count_properties)
+    read_properties = _ask(property_table.read_named)
+    find_tasks = _ask(property_table.find_tasks_of)
+    find_tagged = _ask(note_lookup.find_tagged)
+    collect_hashes = _ask(note_lookup.collect_hashes)
+    read_twins = _ask(note_lookup.read_twins)
+    find_called = _ask(note_lookup.find_called)
 
     @property
     def traits(self) -> Traits:
@@ -164,18 +183,6 @@ class Library:
         found = self._cache.search.find_words(query, limit=most)
         return [note.id for note in found.notes], found.total
 
-    def spell_folder(self, folder: str) -> str:
-        """Return a folder as notes have it, whose letter case may be another one; as it is if none lies there."""
-        return note_lookup.spell_folder(self._cache.database, folder)
-
-    def count_folders(self) -> dict[str, tuple[int, int]]:
-        """Return the folders of notes outside the trash; see :func:`link_survey.count_folders`."""
-        return note_links.count_folders(self._cache.database)
-
-    def find_untagged(self, *, limit: int, offset: int) -> tuple[list[str], int]:
-        """Return the ids of notes outside the trash without tags, and how many there are."""
-        return note_links.find_untagged(self._cache.database, limit=limit, offset=offset)
-
     @property
     def shows_files(self) -> bool:
         """Tell whether notes of the store can show files."""
@@ -185,18 +192,6 @@ class Library:
         """Return how many notes are outside the trash."""
         return self._cache.notes.counts().active
 
-    def find_newest(self, most: int) -> list[Key]:
-        """Return the keys of the ``most`` notes outside the trash that were created last, newest first."""
-        return note_rows.find_newest(self._cache.database, most)
-
-    def find_literally(self, text: str, matches: Matches) -> Iterator[list[Key]]:
-        """Yield the keys of all notes outside the trash with this text in slices; ``matches`` tells if SQLite cannot."""
-        return note_rows.find_literally(self._cache.database, text, matches)
-
-    def read(self, keys: Sequence[Key], *, texts: bool) -> list[ScannedNote]:
-        """Return the notes of these keys in this order; some may have gone meanwhile."""
-        return note_rows.read(self._cache.database, keys, texts=texts)
-
     def stamp(self) -> tuple[int, int]:
         """Return a value that changes whenever anything is written, by any process."""
         self._look()
@@ -205,18 +200,6 @@ class Library:
     def etags(self, note_ids: Sequence[str]) -> dict[str, str]:
         """Return id to etag of those of these notes that are in the index now."""
         return self._cache.notes.etags(note_ids)
-
-    def times(self, note_id: str) -> tuple[float, float]:
-        """Return when a note was created and last changed, in epoch seconds with fractions."""
-        return note_rows.read_times(self._cache.database, note_id)
-
-    def count_tags(self, *, limit: int, offset: int) -> tuple[dict[str, int], int]:
-        """Return one page of the tags of notes outside the trash, most used first."""
-        return note_lookup.count_tags(self._cache.database, limit=limit, offset=offset)
-
-    def has_property(self, name: str) -> bool:
-        """Tell whether any note has a property of this name."""
-        return property_table.is_used(self._cache.database, name)
 
     async def property_types(self) -> Mapping[str, str]:
         """Return the types that the app gives to properties, by the keys of their names; not those that rules name."""
@@ -236,45 +219,9 @@ class Library:
         types = {} if rules or ":" not in typed else await self.property_types()
         return lambda name: tag_key(name) in types or self.has_property(name)
 
-    def find_unread(self, *, most: int) -> tuple[int, list[str]]:
-        """Return how many notes outside the trash have properties that cannot be read, and the ids of the first ones."""
-        return property_table.find_unread(self._cache.database, most=most)
-
-    def count_properties(self, *, limit: int, offset: int) -> tuple[list[PropertyUse], int]:
-        """Return one page of the properties of notes outside the trash, most used first, and their number."""
-        return property_table.count_properties(self._cache.database, limit=limit, offset=offset)
-
-    def read_properties(
-        self, note_ids: Sequence[str], names: Sequence[str]
-    ) -> dict[str, dict[str, Any]]:
-        """Return the values of these properties of these notes, by id and name."""
-        return property_table.read_named(self._cache.database, note_ids, names)
-
-    def find_tasks(
-        self, note_ids: Sequence[str], wanted: Sequence[HasTask]
-    ) -> dict[str, list[FoundTask]]:
-        """Return the tasks of these notes that any of the conditions means, by id; see ``task_table.MOST``."""
-        return property_table.find_tasks_of(self._cache.database, note_ids, wanted)
-
-    def find_tagged(self, tag: str) -> list[TaggedNote]:
-        """Return the notes with this tag; those in the trash, too."""
-        return note_lookup.find_tagged(self._cache.database, tag)
-
-    def collect_hashes(self, hashes: Hashes) -> Iterator[None]:
-        """Add the hashes of what notes outside the trash say, a slice at each step."""
-        return note_lookup.collect_hashes(self._cache.database, hashes)
-
-    def read_twins(self, keys: list[int]) -> list[Twin]:
-        """Return the notes of these keys, which have one hash."""
-        return note_lookup.read_twins(self._cache.database, keys)
-
     def get(self, note_id: str) -> Note | None:
         """Return a note from the index, or None."""
         return self._cache.notes.get(note_id)
-
-    def find_called(self, name: str, *, titles: bool) -> list[str]:
-        """Return the ids of the notes that this name means, two at most; ``titles``: also by titles, in any letter case."""
-        return note_lookup.find_called(self._cache.database, name, titles=titles)
 
     def form_of(self, note: Note) -> Form:
         """Return what the text of a note is: lines, or Markdown, where lines below each other may be one block."""

@@ -1,4 +1,4 @@
-"""Set and remove properties in the YAML block at the top of a note, and change nothing else. Pure.
+"""Set and remove properties, and tags, in the YAML block at the top of a note, and change nothing else. Pure.
 
 Only the value's own span is written: comments, quotes, order, anchors and all other keys stay as they are. A list keeps its form,
 and those of its items that stay keep theirs; a text stays in its quotes, or in lines below its ``|``. After each change the block is read again: a change of anything else is refused.
@@ -9,15 +9,17 @@ Written words stay plain where YAML 1.1 and 1.2 both take them for text; else th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
+from types import MappingProxyType
 
 import yaml
 
+from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.lines import LF, newline_of
 from mcp_notarium.markup.front_block import STARTS, is_foreign
 from mcp_notarium.markup.front_entries import Entry, FrontBlock, read_block
-from mcp_notarium.markup.front_matter import NotUnderstood, splice
+from mcp_notarium.markup.front_matter import TAG_KEYS, NotUnderstood, read_lists, tags_in
 from mcp_notarium.markup.property_values import (
     OtherValue,
     PropertyValue,
@@ -29,6 +31,8 @@ from mcp_notarium.markup.property_values import (
 )
 
 _BOM = "\ufeff"
+_MOST_TIMES = 100
+"""A tag that more items name is not removed: the block is read again for each."""
 _BLANK_LINES = re.compile(r"(?:[ \t]*\r?\n)+")
 _LITERAL = re.compile(r"\|[+-]?(?=[ \t]*(?:#[^\n]*)?\r?\n(?:[ \t]*\r?\n)*(?P<indent> +))")
 _DASH = re.compile(r" *-[ \t]+")
@@ -61,6 +65,12 @@ def set_in_block(text: str, name: str, value: PropertyValue) -> str:
     entry = block.find(name)
     if entry is None:
         return _checked([_add(text, block, name, value)], text, block, name, value)
+    return _set(text, block, entry, value)
+
+
+def _set(text: str, block: FrontBlock, entry: Entry, value: PropertyValue) -> str:
+    """Return the text with another value of an entry. Raises as ``set_in_block``."""
+    name = entry.name or ""
     if _is_same(entry.value, value):
         return text
     if isinstance(entry.value, OtherValue):
@@ -71,7 +81,68 @@ def set_in_block(text: str, name: str, value: PropertyValue) -> str:
         _replace_literal(text, block, entry, value),
         _replace(text, block, entry, value),
     )
-    return _checked([one for one in ways if one is not None], text, block, name, value)
+    return _checked([one for one in ways if one is not None], text, block, name, value, entry=entry)
+
+
+def change_tags(
+    text: str,
+    *,
+    added: Sequence[str],
+    removed: Sequence[str],
+    replaced: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """Return the text with tags added to the block and removed from it, one by one; a note without a block gets one.
+
+    ``replaced``: removed tags in whose place an added one comes, if they stand there. Raises ``NotUnderstood``.
+    """
+    left = [*added]
+    try:
+        for old, new in replaced.items():
+            if (changed := _with_tag(text, tag_key(old), new)) != text:
+                text = changed
+                left.remove(new)
+        for key in {tag_key(tag): None for tag in removed}:
+            text = _without_tag(text, key)
+        if left and (lists := read_lists(text)):
+            names = [name for item in lists[0].items for name in tags_in(item)]
+            held = lists[0].items if lists[0].listed else names
+            return _set_tags(text, 0, (*held, *left))
+        return set_in_block(text, "tags", tuple(left)) if left else text
+    except UnfitProperty:
+        raise NotUnderstood from None
+
+
+def _without_tag(text: str, key: str) -> str:
+    for _ in range(_MOST_TIMES):
+        if (changed := _with_tag(text, key)) == text:
+            return text
+        text = changed
+    raise NotUnderstood
+
+
+def _with_tag(text: str, key: str, new: str = "") -> str:
+    """Remove a tag from the first item that names it; ``new``: or put that in the place of the first that stands alone."""
+    for number, one in enumerate(read_lists(text)):
+        for at, item in enumerate(one.items):
+            names = tags_in(item)
+            left = [name for name in names if tag_key(name) != key]
+            if left == names or (new and left):
+                continue
+            made = ", ".join(left) or new
+            if made and not one.listed and isinstance(read_plain(made), str):
+                return _set_tags(text, number, made)
+            items = (*one.items[:at], *([made] if made else []), *one.items[at + 1 :])
+            return _set_tags(text, number, items)
+    return text
+
+
+def _set_tags(text: str, number: int, value: PropertyValue) -> str:
+    """Return the text with another value of the key for tags that has this number."""
+    block = read_block(text)
+    if block is None:
+        raise NotUnderstood
+    entries = [one for one in block.entries if (one.name or "").strip().casefold() in TAG_KEYS]
+    return _set(text, block, entries[number], value)
 
 
 def remove_from_block(text: str, name: str) -> str:
@@ -98,10 +169,15 @@ def remove_from_block(text: str, name: str) -> str:
 
 
 def _checked(
-    ways: Sequence[str], text: str, block: FrontBlock, name: str, value: PropertyValue
+    ways: Sequence[str],
+    text: str,
+    block: FrontBlock,
+    name: str,
+    value: PropertyValue,
+    *,
+    entry: Entry | None = None,
 ) -> str:
     """Return the first text in which the property has the value, and all else is as before. Raises ``NotUnderstood``."""
-    entry = block.find(name)
     kept = [one for one in block.entries if one is not entry]
     at = len(kept) if entry is None else block.entries.index(entry)
     body = text[block.body :] if block.body else text.removeprefix(_BOM)
@@ -227,7 +303,9 @@ def _replace_literal(
 def _change_items(text: str, block: FrontBlock, entry: Entry, value: PropertyValue) -> str | None:
     """Change those items of a list that differ; None if that cannot be done one by one."""
     old = entry.value
-    if not (entry.is_list and isinstance(old, tuple) and isinstance(value, tuple) and value):
+    if not (entry.is_list and isinstance(old, tuple) and isinstance(value, tuple)):
+        return None
+    if not value and entry.is_flow:
         return None
     first = _shared(old, value)
     last = _shared(old[first:][::-1], value[first:][::-1])
@@ -269,6 +347,10 @@ def _change_lines(text: str, entry: Entry, first: int, last: int, new: list[str]
         return None
     lines = "".join(dashes[0] + put + newline_of(text) for put in new)
     ends = [_next_line(text, end) for _, end in places]
+    if len(middle) == len(places) and not new and entry.colon is not None:
+        for begin, end in reversed([*zip(starts, ends, strict=True)]):
+            text = splice(text, begin, end, "")  # comments between them stay
+        return splice(text, entry.colon + 1, entry.colon + 1, " []")
     if middle:
         return splice(text, starts[first], ends[len(places) - last - 1], lines)
     at = ends[first - 1] if first else starts[0]
@@ -317,6 +399,11 @@ def _line_end(text: str, at: int) -> int:
 
 def _next_line(text: str, at: int) -> int:
     return text.index("\n", at) + 1
+
+
+def splice(text: str, start: int, end: int, put: str) -> str:
+    """Return the text with ``put`` in place of what stands from ``start`` to ``end``."""
+    return text[:start] + put + text[end:]
 
 
 def write_text(text: str, *, flow: bool = False) -> str:

@@ -7,7 +7,7 @@ somebody wrote. The caller copies the file before a migration.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -19,12 +19,11 @@ APPLICATION_ID = 0x4E4F5441  # "NOTA"
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """Hold one step of the schema, which leads to ``version``; statements run first."""
+    """Hold one step of the schema, which leads to ``version``."""
 
     version: int
     name: str
-    statements: tuple[str, ...] = ()
-    rewrite: Callable[[Database], None] | None = None
+    statements: tuple[str, ...]
 
 
 MIGRATIONS = (Migration(1, NAME, STATEMENTS),)
@@ -47,35 +46,29 @@ class SchemaState:
 def state(database: Database) -> SchemaState:
     """Read version and application id."""
     return SchemaState(
-        version=database.user_version(),
-        application_id=database.number("PRAGMA application_id"),
+        version=database.user_version(), application_id=database.number("PRAGMA application_id")
     )
 
 
-def create_tables(
-    database: Database,
-    *,
-    meta: Mapping[str, str],
-    migrations: Sequence[Migration] = MIGRATIONS,
-) -> None:
+def create_tables(database: Database, *, meta: Mapping[str, str]) -> None:
     """Create all tables and the first metadata in an empty database, in one transaction."""
     with database.schema_change(), database.transaction(durable=True):
         database.run(f"PRAGMA application_id = {APPLICATION_ID}")
-        for step in migrations:
+        for step in MIGRATIONS:
             _run_step(database, step)
         database.run_many(
             "INSERT INTO sync_metadata(key, value) VALUES (?, ?)", sorted(meta.items())
         )
 
 
-def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS) -> tuple[int, ...]:
+def migrate(database: Database) -> tuple[int, ...]:
     """Run every missing step; return their versions (empty: up to date).
 
     Raises ``CacheError``; the step that failed changed nothing. The caller has checked
     :class:`SchemaState`: a foreign or newer database is refused there.
     """
     taken = []
-    for step in migrations:
+    for step in MIGRATIONS:
         with database.schema_change(), database.transaction(durable=True):
             # Inside the write lock: two processes may be migrating at once.
             if step.version > database.user_version():
@@ -84,13 +77,13 @@ def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS) ->
     return tuple(taken)
 
 
-def rehearse(database: Database, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+def rehearse(database: Database) -> None:
     """Run the steps of :func:`migrate` in one transaction that is rolled back.
 
     Raises ``CacheError`` where ``migrate`` would. The database is unchanged in any case.
     """
     with suppress(_Undone), database.schema_change(), database.transaction():
-        for step in migrations:
+        for step in MIGRATIONS:
             if step.version > database.user_version():
                 _run_step(database, step)
         raise _Undone
@@ -103,8 +96,6 @@ class _Undone(Exception):
 def _run_step(database: Database, step: Migration) -> None:
     for statement in step.statements:
         database.run(statement)
-    if step.rewrite is not None:
-        step.rewrite(database)
     database.run(
         "INSERT INTO schema_migrations(version, name, applied_at) VALUES (?, ?, unixepoch())",
         (step.version, step.name),

@@ -163,7 +163,6 @@ class Nearest(Protocol):
         self, text: str, *, most: int, among: Sequence[int] | None = None
     ) -> list[tuple[int, float]]:
         """Return the nearest notes (pk, cosine), best first; ``among``: of these notes only."""
-        ...
 
 
 class SearchIndex:
@@ -207,13 +206,7 @@ class SearchIndex:
         return replace(found, suggestions=near, read=read)
 
     async def _find_ranked(
-        self,
-        query: Query,
-        words: Sequence[Word],
-        page: Page,
-        *,
-        preview_lines: int,
-        corrects: bool,
+        self, query: Query, words: Sequence[Word], page: Page, *, preview_lines: int, corrects: bool
     ) -> Found:
         sought = count_words(self._db, query, words)
         read = None

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from mcp_notarium.domain.note import Revision, Tombstone
-from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.cache import Cache, ThreadConnection
 from mcp_notarium.storage.note_ids import Named
 from mcp_notarium.storage.note_rows import BULK_SIZE
 from mcp_notarium.storage.note_table import Counts
 from mcp_notarium.storage.sync_progress import SyncProgress
-from mcp_notarium.storage.thread_connection import ThreadConnection
 from mcp_notarium.stores.contract import Entry, Store, Versions
 from mcp_notarium.sync.note_fetch import NoteFetcher
 from mcp_notarium.sync.pull_decisions import (

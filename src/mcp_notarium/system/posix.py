@@ -16,9 +16,8 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, Literal
 
-from mcp_notarium.system.common import Common
+from mcp_notarium.system.common import Common, quote_posix
 from mcp_notarium.system.port import Access, Entry, FileState, FolderEvents
-from mcp_notarium.system.shell_quoting import quote_posix
 
 assert sys.platform != "win32"  # noqa: S101 - for mypy, which reads no further there
 

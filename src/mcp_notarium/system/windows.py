@@ -17,8 +17,8 @@ from ctypes import wintypes as w
 from pathlib import Path
 from typing import Literal
 
+from mcp_notarium.system.common import quote_windows
 from mcp_notarium.system.port import FolderEvents
-from mcp_notarium.system.shell_quoting import quote_windows
 from mcp_notarium.system.windows_kernel import INVALID_PARAMETER, MemoryCounters
 from mcp_notarium.system.windows_private_files import WindowsPrivateFiles
 from mcp_notarium.system.windows_shared_files import WindowsSharedFiles

@@ -14,9 +14,8 @@ from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 
-from mcp_notarium.system.common import Common
+from mcp_notarium.system.common import Common, quote_windows
 from mcp_notarium.system.port import Access, FileState
-from mcp_notarium.system.shell_quoting import quote_windows
 from mcp_notarium.system.windows_acl import EVERYBODY, SYSTEM_SID
 from mcp_notarium.system.windows_handles import (
     BUSY,

@@ -199,11 +199,7 @@ def _with_text(content: Content, changes: Changes, *, keeps_block: bool) -> Cont
         return content
     from mcp_notarium.markup.front_matter import NotUnderstood  # noqa: PLC0415
     from mcp_notarium.markup.properties import REMOVE, change_properties  # noqa: PLC0415
-    from mcp_notarium.markup.property_values import (  # noqa: PLC0415
-        RepeatedProperty,
-        UnfitProperty,
-        from_json,
-    )
+    from mcp_notarium.markup.property_values import RepeatedProperty, UnfitProperty, from_json  # noqa: PLC0415
 
     try:
         wanted = {

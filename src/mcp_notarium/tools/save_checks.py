@@ -86,10 +86,7 @@ def _plain(title: str) -> str:
 
 def check_front_matter(text: str) -> None:
     """Raise ``InvalidRequest`` if the block at the top of a new note is no readable YAML, or never closed."""
-    from mcp_notarium.markup.front_matter import (  # noqa: PLC0415 - it imports a parser, which few stores need
-        NotUnderstood,
-        require_readable,
-    )
+    from mcp_notarium.markup.front_matter import NotUnderstood, require_readable  # noqa: PLC0415 - it imports a parser, which few stores need
 
     try:
         require_readable(text)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from notarium_devtools.http_faults import Rule
 from notarium_devtools.http_server import Logged
 from notarium_devtools.simperium.accounts import Account, LoginRules
+from notarium_devtools.simperium.changes import SimperiumFaults
 from notarium_devtools.simperium.device import Device, whole_note
-from notarium_devtools.simperium.faults import SimperiumFaults
 from notarium_devtools.simperium.objects import Limits, Refused
 from notarium_devtools.simperium.simulator import Simulator
 from notarium_devtools.simperium.store import Bucket

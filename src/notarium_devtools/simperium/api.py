@@ -15,8 +15,7 @@ from typing import Any, NoReturn
 
 from notarium_devtools.http_server import Request, Response
 from notarium_devtools.simperium.accounts import Account, Accounts
-from notarium_devtools.simperium.changes import Value, feed_entries
-from notarium_devtools.simperium.faults import SimperiumFaults
+from notarium_devtools.simperium.changes import SimperiumFaults, Value, feed_entries
 from notarium_devtools.simperium.objects import Refused, SchemaRefused, Stored, json_text
 from notarium_devtools.simperium.store import Bucket, Page
 

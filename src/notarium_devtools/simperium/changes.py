@@ -15,6 +15,8 @@ from urllib.parse import quote
 
 from diff_match_patch import diff_match_patch
 
+from notarium_devtools.http_faults import Faults, Rule
+
 Value = Mapping[str, Any]
 """A stored JSON object. Never changed in place once stored."""
 
@@ -176,8 +178,28 @@ def _aggregated(changes: Sequence[Change]) -> list[Change]:
 
 def _span(first: Change, last: Change) -> Change:
     return replace(
-        last,
-        before=first.before,
-        start_version=first.start_version,
-        ccids=first.ccids + last.ccids,
+        last, before=first.before, start_version=first.start_version, ccids=first.ccids + last.ccids
     )
+
+
+class SimperiumFaults(Faults):
+    """Hold the active rules, and the form of the change feed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.feed = Distortions()
+
+    def forget_cv(self, *, nth: int = 1, times: int = 1) -> Rule:
+        """Answer 404 to ``GET /changes`` as if the cv had aged out."""
+        return self.status(404, method="GET", path="*/changes", nth=nth, times=times)
+
+    def distort_feed(
+        self, *, aggregate: bool = False, duplicate: bool = False, reorder: bool = False
+    ) -> None:
+        """Send such entries in the change feed from now on; without arguments, normal ones."""
+        self.feed = Distortions(aggregate=aggregate, duplicate=duplicate, reorder=reorder)
+
+    def clear(self) -> None:
+        """Drop every rule and distortion."""
+        super().clear()
+        self.feed = Distortions()

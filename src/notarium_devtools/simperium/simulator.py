@@ -16,9 +16,8 @@ from notarium_devtools.http_faults import Rule
 from notarium_devtools.http_server import Logged, Request, Response, Server
 from notarium_devtools.simperium.accounts import Account, Accounts, LoginRules, SentCode
 from notarium_devtools.simperium.api import Api, failure
-from notarium_devtools.simperium.changes import Change
+from notarium_devtools.simperium.changes import Change, SimperiumFaults
 from notarium_devtools.simperium.device import Device
-from notarium_devtools.simperium.faults import SimperiumFaults
 from notarium_devtools.simperium.objects import Limits
 from notarium_devtools.simperium.store import Bucket
 

@@ -17,10 +17,8 @@ from mcp_notarium.crypto import user_key
 from mcp_notarium.errors import CacheFull
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.audit_log import AuditLog
-from support.account import BOUNDS, OTHER, account, folder_of, open_cheaply
+from support.account import OTHER, account, folder_of, open_cheaply
 from support.cheap_costs import CHEAPEST
-
-GIVEN = ChangeOptions(bounds=BOUNDS)
 
 BEGAN = 1_795_856_400.0
 """The time of the first record: 2026-11-28 09:00:00 UTC."""
@@ -213,7 +211,7 @@ def test_anchor_continues_after_pruning(config):
 def test_head_noted_before_is_known_after_a_new_data_key_was_made(tmp_path):
     config = account(tmp_path)
     head = worked(config)
-    rewrite.reencrypt(config, new=Secret(OTHER), parameters=CHEAPEST, options=GIVEN)
+    rewrite.reencrypt(config, new=Secret(OTHER), parameters=CHEAPEST)
     config = replace(config, db_key=Secret(OTHER))
     found = verdict(config, expected=head)
     assert found.whole
@@ -230,7 +228,7 @@ def test_new_data_key_has_an_anchor_at_once_that_misses_what_is_cut(tmp_path):
     folder = folder_of(config)
     left = folder.path / ".audit_anchor.json.0123456789ab.tmp"  # by a server that was killed
     left.touch(mode=0o600)
-    rewrite.reencrypt(config, parameters=CHEAPEST, options=GIVEN)
+    rewrite.reencrypt(config, parameters=CHEAPEST)
     (generation,) = folder.generations()
     said = json.loads(folder.audit_anchor.read_bytes())
     found = verdict(config)
@@ -253,7 +251,7 @@ def test_new_data_key_counts_without_its_anchor_until_one_is_written(tmp_path, s
         if seen == step:
             raise KeyboardInterrupt
 
-    options = replace(GIVEN, at=crash)
+    options = ChangeOptions(at=crash)
     with pytest.raises(KeyboardInterrupt):
         rewrite.reencrypt(config, parameters=CHEAPEST, options=options)
     assert verdict(config).whole
@@ -271,7 +269,7 @@ def test_anchor_that_the_disk_does_not_take_undoes_no_new_data_key(tmp_path, mon
 
     with monkeypatch.context() as patch:
         patch.setattr(audit_anchor, "replace_private", full)
-        rewrite.reencrypt(config, parameters=CHEAPEST, options=GIVEN)
+        rewrite.reencrypt(config, parameters=CHEAPEST)
     found = verdict(config)
     assert found.whole
     assert "no anchor yet" in found.notes[0]
@@ -281,7 +279,7 @@ def test_new_data_key_does_not_make_a_cut_chain_good(tmp_path):
     config = account(tmp_path)
     worked(config)
     cut(config, 1)
-    rewrite.reencrypt(config, parameters=CHEAPEST, options=GIVEN)
+    rewrite.reencrypt(config, parameters=CHEAPEST)
     (fault,) = verdict(config).faults
     assert fault.kind is FaultKind.CARRIED
     assert "tail_cut" in fault.words
@@ -291,7 +289,7 @@ def test_new_data_key_does_not_make_up_for_a_missing_anchor(tmp_path):
     config = account(tmp_path)
     worked(config)
     folder_of(config).audit_anchor.unlink()
-    rewrite.reencrypt(config, parameters=CHEAPEST, options=GIVEN)
+    rewrite.reencrypt(config, parameters=CHEAPEST)
     (fault,) = verdict(config).faults
     assert (fault.kind, "missing" in fault.words) == (FaultKind.CARRIED, True)
 
@@ -307,7 +305,7 @@ def test_repair_carries_over_what_can_be_read(tmp_path):
     damaged = bytearray(path.read_bytes())
     damaged[-4096 * 3] ^= 1
     path.write_bytes(bytes(damaged))
-    repair.repair(config, options=GIVEN)
+    repair.repair(config)
     found = verdict(config, expected=head)
     assert found.whole or {fault.kind for fault in found.faults} <= {
         FaultKind.CARRIED,
@@ -321,15 +319,15 @@ def test_a_change_that_could_not_be_recorded_counts_and_the_next_record_shows_th
 ):
     config = account(tmp_path)
     worked(config, 1)
-    key_changes.add(config, Secret(OTHER), parameters=CHEAPEST, options=GIVEN)
+    key_changes.add(config, Secret(OTHER), parameters=CHEAPEST)
 
     def full(*_args, **_options):
         raise CacheFull("no room")
 
     with monkeypatch.context() as patch:
         patch.setattr(recording.AuditTable, "append", full)
-        key_changes.remove(config, 2, options=GIVEN)
-    key_changes.add(config, user_key.generate(), options=GIVEN)
+        key_changes.remove(config, 2)
+    key_changes.add(config, user_key.generate())
     with chain(config) as made:
         facts = [json.loads(record.facts) for record in made.audit_log.table.records()][1:]
     assert [one["sequence"] for one in facts] == [2, 4]
@@ -339,11 +337,9 @@ def test_a_change_that_could_not_be_recorded_counts_and_the_next_record_shows_th
 def test_every_change_of_keys_is_on_record(tmp_path):
     config = account(tmp_path)
     worked(config, 1)
-    key_changes.add(config, Secret(OTHER), parameters=CHEAPEST, label="my diary", options=GIVEN)
-    key_changes.remove(config, 2, options=GIVEN)
-    user_key_rotation.rotate_passphrase(
-        config, new=Secret(OTHER), parameters=CHEAPEST, options=GIVEN
-    )
+    key_changes.add(config, Secret(OTHER), parameters=CHEAPEST, label="my diary")
+    key_changes.remove(config, 2)
+    user_key_rotation.rotate_passphrase(config, new=Secret(OTHER), parameters=CHEAPEST)
     config = replace(config, db_key=Secret(OTHER))
     with chain(config) as made:
         records = list(made.audit_log.table.records())[1:]

@@ -24,13 +24,13 @@ from mcp_notarium.errors import (
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.local.kind import TABLES
-from support.account import BOUNDS, PASSPHRASE, account, open_cheaply
+from support.account import PASSPHRASE, account, open_cheaply
 from support.local_notebook import OtherProcess, local
 from support.long import LONG, dice
 
 OTHER_PASSPHRASE = "eleven quiet lamps beside a wooden door"
 NOW = 1_763_683_200.0
-GIVEN = ChangeOptions(old=Secret(PASSPHRASE), bounds=BOUNDS, clock=lambda: NOW + 1000, timeout=0.1)
+GIVEN = ChangeOptions(old=Secret(PASSPHRASE), clock=lambda: NOW + 1000, timeout=0.1)
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def text(config):
 
 def back_up(config, path):
     with closing(open_cheaply(config)) as opened:
-        return backup.back_up(opened, TABLES, path, now=NOW, bounds=BOUNDS)
+        return backup.back_up(opened, TABLES, path, now=NOW)
 
 
 def test_a_backup_is_restored_over_later_changes_and_leaves_no_copy(config, tmp_path):
@@ -202,7 +202,7 @@ def test_a_backup_and_its_restoration_report_their_progress_to_the_end(config, t
     put(config, "one")
     with closing(open_cheaply(config)) as opened:
         backup.back_up(
-            opened, TABLES, tmp_path / "b", now=NOW, bounds=BOUNDS,
+            opened, TABLES, tmp_path / "b", now=NOW,
             on_progress=lambda done, of: copied.append((done, of)),
         )  # fmt: skip
     backup.restore(

@@ -26,7 +26,6 @@ from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.integrity import PAGE_SIZE
 from mcp_notarium.stores.local.kind import TABLES
 from support.account import (
-    BOUNDS,
     OTHER,
     account,
     database_of,
@@ -40,7 +39,7 @@ from support.local_notebook import OtherProcess, local
 NOW = 1_763_683_200.0
 DAY = 86_400
 FULL = SimpleNamespace(free=4096)
-GIVEN = ChangeOptions(bounds=BOUNDS, clock=lambda: NOW + 1000, timeout=0.1)
+GIVEN = ChangeOptions(clock=lambda: NOW + 1000, timeout=0.1)
 
 
 @pytest.fixture

@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.account import backup, key_changes, user_key_rotation
-from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import key_file_codec
 from mcp_notarium.crypto.errors import WrongKey
 from mcp_notarium.errors import CacheDamaged, ConfigError, LockedError, Verdict
 from mcp_notarium.secret import Secret
 from support.account import (
-    BOUNDS,
     OTHER,
     PASSPHRASE,
     fingerprint,
@@ -26,12 +24,11 @@ from support.account import (
 from support.cheap_costs import CHEAPEST
 
 KEY = Secret(PASSPHRASE)
-GIVEN = ChangeOptions(bounds=BOUNDS)
 
 
 def backed_up(config, path):
     with closing(open_cheaply(config)) as opened:
-        backup.back_up(opened, None, path, now=1_763_683_200.0, bounds=BOUNDS)
+        backup.back_up(opened, None, path, now=1_763_683_200.0)
     return path
 
 
@@ -46,7 +43,7 @@ def copied(request):
 
 
 def restore(config, path, key=KEY, **options):
-    return backup.restore_key_file(config, path, key, bounds=BOUNDS, **options)
+    return backup.restore_key_file(config, path, key, **options)
 
 
 def refused(config, error, path, key=KEY):
@@ -86,9 +83,7 @@ def test_what_was_there_is_kept(copied, tmp_path):
 def test_a_replaced_key_cannot_be_restored_from_an_older_copy(copied, tmp_path):
     config = made(tmp_path)
     copy = copied(config, tmp_path / "copy")
-    user_key_rotation.rotate_passphrase(
-        config, new=Secret(OTHER), parameters=CHEAPEST, options=GIVEN
-    )
+    user_key_rotation.rotate_passphrase(config, new=Secret(OTHER), parameters=CHEAPEST)
     error = refused(config, LockedError, copy)
     assert error.verdict is Verdict.ROLLBACK_SEEN
     assert "number 1" in error.message
@@ -99,7 +94,7 @@ def test_a_newer_copy_than_the_key_file_is_taken(copied, tmp_path):
     config = made(tmp_path)
     folder = folder_of(config)
     old = folder.key_file.read_bytes()
-    key_changes.add(config, Secret(OTHER), parameters=CHEAPEST, options=GIVEN)
+    key_changes.add(config, Secret(OTHER), parameters=CHEAPEST)
     copy = copied(config, tmp_path / "copy")
     folder.key_file.write_bytes(old)
     folder.key_copy.write_bytes(old)
@@ -117,8 +112,8 @@ def test_a_copy_of_another_cache_is_refused(copied, tmp_path):
 def test_a_copy_that_names_our_database_and_is_of_another_cache_is_refused(copied, tmp_path):
     config, other = made(tmp_path), made(tmp_path / "other")
     copy = copied(other, tmp_path / "copy")
-    foreign = key_file_codec.parse(folder_of(other).key_file.read_bytes(), bounds=BOUNDS)
-    ours = key_file_codec.parse(folder_of(config).key_file.read_bytes(), bounds=BOUNDS)
+    foreign = key_file_codec.parse(folder_of(other).key_file.read_bytes())
+    ours = key_file_codec.parse(folder_of(config).key_file.read_bytes())
     shutil.copy(
         folder_of(config).database(ours.generation), folder_of(config).database(foreign.generation)
     )

@@ -16,7 +16,6 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.storage import driver
 from support import account_child, keychains
 from support.account import (
-    BOUNDS,
     OTHER,
     USERNAME,
     account,
@@ -105,7 +104,7 @@ def test_the_database_knows_whose_it_is_and_which_key_file_names_it(tmp_path):
     config = account(tmp_path)
     with closing(open_cheaply(config, clock=lambda: 1_763_683_200.9)) as opened:
         rows = dict(opened.database.rows("SELECT key, value FROM sync_metadata"))
-    written = key_file_codec.parse(folder_of(config).key_file.read_bytes(), bounds=BOUNDS)
+    written = key_file_codec.parse(folder_of(config).key_file.read_bytes())
     assert rows["owner_identity_hash"] == config.owner_hash
     assert rows["vault_id"] == written.vault_id
     assert rows["generation"] == written.generation == opened.generation
@@ -546,9 +545,9 @@ def test_a_verdict_changes_nothing_not_even_a_left_over_log(tmp_path):
     config = made(tmp_path)
     account_child.leave_log(tmp_path)
     before = fingerprint(config.account_dir)
-    assert isinstance(inspection.verdict(config, bounds=BOUNDS), Open)
+    assert isinstance(inspection.verdict(config), Open)
     assert fingerprint(config.account_dir) == before
-    wrong = inspection.verdict(replace(config, db_key=Secret(OTHER)), bounds=BOUNDS)
+    wrong = inspection.verdict(replace(config, db_key=Secret(OTHER)))
     assert isinstance(wrong, Locked)
     assert wrong.verdict is Verdict.WRONG_KEY
     assert fingerprint(config.account_dir) == before
@@ -567,7 +566,7 @@ def test_a_verdict_looks_inside_where_that_changes_nothing(tmp_path):
         with database.schema_change(), database.transaction(durable=True):
             database.run("PRAGMA user_version = 99")
     before = fingerprint(config.account_dir)
-    assert inspection.verdict(config, bounds=BOUNDS).verdict is Verdict.SCHEMA_NEWER
+    assert inspection.verdict(config).verdict is Verdict.SCHEMA_NEWER
     assert fingerprint(config.account_dir) == before
 
 

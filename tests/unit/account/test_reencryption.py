@@ -27,7 +27,6 @@ from mcp_notarium.storage.integrity import PAGE_SIZE, sample
 from mcp_notarium.storage.note_table import NoteTable
 from support import account_child, keychains
 from support.account import (
-    BOUNDS,
     OTHER,
     PASSPHRASE,
     account,
@@ -39,7 +38,6 @@ from support.account import (
 )
 from support.cheap_costs import CHEAPEST
 
-GIVEN = ChangeOptions(bounds=BOUNDS)
 NEW = Secret(OTHER)
 OLD = Secret("two slow trains cross the valley")
 
@@ -66,9 +64,9 @@ def filled(folder):
     return config
 
 
-def reencrypted(config, options=GIVEN, **others):
+def reencrypted(config, **others):
     others = {"parameters": CHEAPEST} | others
-    return rewrite.reencrypt(config, options=options, **others)
+    return rewrite.reencrypt(config, **others)
 
 
 def texts(config, **options):
@@ -99,7 +97,7 @@ def test_the_notes_are_there_under_another_key_and_generation(tmp_path):
     assert after.generation != before.generation
     assert after.vault_id != before.vault_id
     with pytest.raises(NotariumError):
-        key_slots.unlock(replace(after, slots=before.slots), Secret(PASSPHRASE), bounds=BOUNDS)
+        key_slots.unlock(replace(after, slots=before.slots), Secret(PASSPHRASE))
 
 
 def test_the_data_key_of_an_old_copy_fits_no_page_of_the_new_database(tmp_path):
@@ -108,7 +106,7 @@ def test_the_data_key_of_an_old_copy_fits_no_page_of_the_new_database(tmp_path):
     reencrypted(config)
     after = keyfile_of(config)
     database = folder_of(config).database(after.generation)
-    old, new = (key_slots.unlock(one, Secret(PASSPHRASE), bounds=BOUNDS) for one in (before, after))
+    old, new = (key_slots.unlock(one, Secret(PASSPHRASE)) for one in (before, after))
     pages = range(1, database.stat().st_size // PAGE_SIZE + 1)
     for key, bad in ((old, tuple(pages)), (new, ())):
         for salt in (before.database_salt, after.database_salt):
@@ -131,7 +129,7 @@ def test_an_old_copy_of_the_key_file_opens_nothing_any_more(tmp_path):
     shutil.copy(folder_of(config).key_file, copy)
     reencrypted(config)
     with pytest.raises(LockedError) as error:
-        backup.restore_key_file(config, copy, Secret(PASSPHRASE), bounds=BOUNDS)
+        backup.restore_key_file(config, copy, Secret(PASSPHRASE))
     assert error.value.verdict is Verdict.DATABASE_MISSING
 
 
@@ -150,24 +148,24 @@ def test_a_weak_new_key_is_refused(tmp_path):
 
 
 def test_the_wrong_key_changes_nothing(tmp_path):
-    error = refused(filled(tmp_path), LockedError, options=replace(GIVEN, old=NEW))
+    error = refused(filled(tmp_path), LockedError, options=ChangeOptions(old=NEW))
     assert error.verdict is Verdict.WRONG_KEY
 
 
 def test_keys_that_are_not_at_hand_are_named_before_they_are_dropped(tmp_path):
     config, paper = filled(tmp_path), user_key.generate_recovery_key()
-    key_changes.add(config, paper, options=GIVEN)
-    error = refused(config, SlotsRefused)
-    assert "slot 2 (recovery)" in error.message
-    done = reencrypted(config, drop_others=True)
+    key_changes.add(config, paper)
+    named = rewrite.dropped_slots_error(rewrite.find_dropped_slots(config, replacing=False)[1])
+    assert "slot 2 (recovery)" in named.message
+    done = reencrypted(config)
     assert [slot.id for slot in done.dropped] == [2]
     assert len(keyfile_of(config).slots) == 1
 
 
 def test_the_slot_of_the_keychain_follows(tmp_path):
     config, system = filled(tmp_path), keychains.working()
-    options = replace(GIVEN, system=system)
-    user_key_rotation.enable_keychain(config, system, options=GIVEN)
+    options = ChangeOptions(system=system)
+    user_key_rotation.enable_keychain(config, system)
     notes = texts(config)
     done = reencrypted(config, options=options)
     assert done.dropped == ()
@@ -175,7 +173,7 @@ def test_the_slot_of_the_keychain_follows(tmp_path):
     by_keychain = replace(config, db_key=None, db_key_origin="", keychain=True)
     assert texts(by_keychain, system=system) == notes
     with pytest.raises(SlotsRefused, match="only one"):
-        reencrypted(by_keychain, drop_others=True, options=options)
+        reencrypted(by_keychain, options=options)
 
 
 def described(config):
@@ -184,7 +182,7 @@ def described(config):
 
 def test_what_is_known_of_a_slot_is_kept(tmp_path):
     config, system = filled(tmp_path), keychains.working()
-    options = replace(GIVEN, system=system, clock=lambda: 1_700_000_000.0)
+    options = ChangeOptions(system=system, clock=lambda: 1_700_000_000.0)
     change = {"parameters": kdf.Pbkdf2Sha512(7), "options": options}
     user_key_rotation.rotate_passphrase(config, new=OLD, **change)
     by_old = replace(config, db_key=OLD)
@@ -204,9 +202,9 @@ def test_what_is_known_of_a_slot_is_kept(tmp_path):
 
 def test_a_new_key_has_the_label_of_the_old_one_and_the_day_of_today(tmp_path):
     config = filled(tmp_path)
-    key_changes.add(config, OLD, label="the laptop", parameters=CHEAPEST, options=GIVEN)
-    options = replace(GIVEN, old=OLD, clock=lambda: 1_800_000_000.0)
-    done = reencrypted(config, new=NEW, drop_others=True, options=options)
+    key_changes.add(config, OLD, label="the laptop", parameters=CHEAPEST)
+    options = ChangeOptions(old=OLD, clock=lambda: 1_800_000_000.0)
+    done = reencrypted(config, new=NEW, options=options)
     assert described(config) == [(3, "passphrase", "the laptop")]
     assert keyfile_of(config).rotated == 1_800_000_000
     assert ([slot.id for slot in done.gone], done.slot.id) == ([2], 3)
@@ -214,10 +212,10 @@ def test_a_new_key_has_the_label_of_the_old_one_and_the_day_of_today(tmp_path):
 
 def test_the_recovery_key_that_was_used_follows_and_is_not_the_only_one(tmp_path):
     config, paper = filled(tmp_path), user_key.generate_recovery_key()
-    key_changes.add(config, paper, label="on paper", options=GIVEN)
-    options = replace(GIVEN, old=paper)
-    assert "only one" in refused(config, SlotsRefused, drop_others=True, options=options).message
-    done = reencrypted(config, new=NEW, drop_others=True, options=options)
+    key_changes.add(config, paper, label="on paper")
+    options = ChangeOptions(old=paper)
+    assert "only one" in refused(config, SlotsRefused, options=options).message
+    done = reencrypted(config, new=NEW, options=options)
     assert described(config) == [
         (2, "recovery", "on paper"),
         (3, "passphrase", ""),
@@ -229,11 +227,11 @@ def test_the_recovery_key_that_was_used_follows_and_is_not_the_only_one(tmp_path
 
 def test_the_keychain_keeps_its_own_key_beside_a_new_one(tmp_path):
     config, system = filled(tmp_path), keychains.working()
-    options = replace(GIVEN, system=system)
-    user_key_rotation.enable_keychain(config, system, options=GIVEN)
+    options = ChangeOptions(system=system)
+    user_key_rotation.enable_keychain(config, system)
     kept = system.read_back(keychain.KEY, config.owner_hash)
     alone = replace(config, db_key=None, db_key_origin="", keychain=True)
-    reencrypted(alone, new=NEW, drop_others=True, options=options)
+    reencrypted(alone, new=NEW, options=options)
     assert [one[1] for one in described(config)] == ["keychain", "passphrase"]
     assert system.read_back(keychain.KEY, config.owner_hash) == kept
     assert texts(alone, system=system) == texts(replace(config, db_key=NEW))
@@ -241,21 +239,19 @@ def test_the_keychain_keeps_its_own_key_beside_a_new_one(tmp_path):
 
 def test_a_key_of_the_keychain_that_opens_nothing_blocks_no_other_key(tmp_path):
     config, system = filled(tmp_path), keychains.working()
-    user_key_rotation.enable_keychain(config, system, options=GIVEN)
+    user_key_rotation.enable_keychain(config, system)
     system.set(keychain.KEY, config.owner_hash, user_key.generate())
-    options = replace(GIVEN, system=system)
-    assert [slot.id for slot in reencrypted(config, drop_others=True, options=options).dropped] == [
-        2
-    ]
+    options = ChangeOptions(system=system)
+    assert [slot.id for slot in reencrypted(config, options=options).dropped] == [2]
 
 
 def test_slots_that_would_not_follow_are_known_before_the_work_begins(tmp_path):
     config, paper = filled(tmp_path), user_key.generate_recovery_key()
-    key_changes.add(config, paper, options=GIVEN)
+    key_changes.add(config, paper)
     before = fingerprint(config.account_dir)
-    came, dropped = rewrite.find_dropped_slots(config, replacing=False, options=GIVEN)
+    came, dropped = rewrite.find_dropped_slots(config, replacing=False)
     assert (came.slot.id, [slot.id for slot in dropped]) == (1, [2])
-    options = replace(GIVEN, old=paper)
+    options = ChangeOptions(old=paper)
     came, dropped = rewrite.find_dropped_slots(config, replacing=True, options=options)
     assert (came.slot.id, [slot.id for slot in dropped]) == (2, [1])
     assert fingerprint(config.account_dir) == before
@@ -291,7 +287,7 @@ def test_a_disk_that_fills_up_leaves_the_old_cache_and_nothing_else(tmp_path, st
         if name == step:
             raise OSError(28, "No space left on device")
 
-    refused(config, CacheFull, options=replace(GIVEN, at=fail))
+    refused(config, CacheFull, options=ChangeOptions(at=fail))
     assert len(folder_of(config).generations()) == 1
     assert not folder_of(config).prepared_key_file.exists()
 
@@ -383,21 +379,20 @@ def test_a_folder_of_the_quarantine_that_cannot_be_listed_is_named_and_hinders_n
 def test_the_cost_and_label_of_a_passphrase_that_is_dropped_are_not_lost(tmp_path, by):
     config, system, paper = filled(tmp_path), keychains.working(), user_key.generate_recovery_key()
     dear = replace(CHEAPEST, memory_kib=CHEAPEST.memory_kib * 2, time_cost=2)
-    key_changes.add(config, OLD, label="mine", parameters=dear, options=GIVEN)
-    by_old = replace(GIVEN, old=OLD)
+    key_changes.add(config, OLD, label="mine", parameters=dear)
+    by_old = ChangeOptions(old=OLD)
     key_changes.remove(config, 1, options=by_old)
     key_changes.add(config, paper, label="on paper", options=by_old)
     if by == "keychain":
         user_key_rotation.enable_keychain(config, system, options=by_old)
-    came = {"recovery": replace(GIVEN, old=paper), "passphrase": by_old}
-    options = came.get(by, replace(GIVEN, system=system))
+    came = {"recovery": ChangeOptions(old=paper), "passphrase": by_old}
+    options = came.get(by, ChangeOptions(system=system))
     done = rewrite.reencrypt(
         replace(config, db_key=None, db_key_origin="", keychain=True)
         if by == "keychain"
         else config,
         new=NEW,
         parameters=KdfPolicy("argon2id", explicit=False, costs=(CHEAPEST,)),
-        drop_others=True,
         options=options,
     )
     assert done.slot is not None

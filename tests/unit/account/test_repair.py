@@ -24,7 +24,6 @@ from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.storage.sync_state import SyncState
 from mcp_notarium.storage.version_table import VersionTable
 from support.account import (
-    BOUNDS,
     OTHER,
     account,
     database_of,
@@ -36,7 +35,6 @@ from support.account import (
 from support.cheap_costs import CHEAPEST
 from support.journal_entries import make_unfinished
 
-GIVEN = ChangeOptions(bounds=BOUNDS)
 WRITE = make_unfinished(Content("unsaved text"), "n7")
 NOTES = 400
 PAGE = 4096
@@ -99,7 +97,7 @@ def damage(config, pages):
 
 
 def repair(config, **options):
-    return repairing.repair(config, options=options.pop("options", GIVEN), **options)
+    return repairing.repair(config, options=options.pop("options", ChangeOptions()), **options)
 
 
 @pytest.mark.parametrize("share", [0.3, 0.5, 0.7, 0.9])
@@ -182,7 +180,7 @@ def test_a_sound_database_is_left_alone(copy):
 def test_the_key_must_be_right(copy):
     damage(copy, [50])
     with pytest.raises(LockedError) as error:
-        repair(copy, options=replace(GIVEN, old=Secret(OTHER)))
+        repair(copy, options=ChangeOptions(old=Secret(OTHER)))
     assert error.value.verdict is Verdict.WRONG_KEY
 
 
@@ -203,7 +201,7 @@ def test_a_disk_that_fills_up_leaves_the_old_files_alone(copy, step):
             raise OSError(28, "No space left on device")
 
     with pytest.raises(CacheFull):
-        repair(copy, options=replace(GIVEN, at=fail))
+        repair(copy, options=ChangeOptions(at=fail))
     assert fingerprint(copy.account_dir) == before
 
 
@@ -271,7 +269,7 @@ def test_files_of_a_killed_repair_are_removed_by_the_next(copy, step):
 
     child = os.fork()
     if not child:
-        repair(copy, options=replace(GIVEN, at=die))
+        repair(copy, options=ChangeOptions(at=die))
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
     work = quarantine.work_folder(folder_of(copy))
@@ -284,13 +282,13 @@ def test_files_of_a_killed_repair_are_removed_by_the_next(copy, step):
 
 
 def test_every_key_opens_the_repaired_cache_and_every_slot_is_as_it_was(copy):
-    key_changes.add(copy, Secret(OTHER), label="spare", parameters=CHEAPEST, options=GIVEN)
+    key_changes.add(copy, Secret(OTHER), label="spare", parameters=CHEAPEST)
     paper = user_key.generate_recovery_key()
-    key_changes.add(copy, paper, label="on paper", options=GIVEN)
-    before = key_changes.list_slots(copy, None, bounds=BOUNDS).keyfile
+    key_changes.add(copy, paper, label="on paper")
+    before = key_changes.list_slots(copy, None).keyfile
     damage(copy, [40, 41])
-    repairing.repair(copy, options=GIVEN)
-    after = key_changes.list_slots(copy, None, bounds=BOUNDS).keyfile
+    repairing.repair(copy)
+    after = key_changes.list_slots(copy, None).keyfile
     assert (after.slots, after.vault_id) == (before.slots, before.vault_id)
     assert after.sequence == before.sequence + 1
     assert after.generation != before.generation
@@ -303,7 +301,7 @@ def test_the_key_file_of_before_a_repair_is_refused_as_an_old_one(copy):
     folder = folder_of(copy)
     old = folder.key_file.read_bytes()
     damage(copy, [30])
-    repairing.repair(copy, options=GIVEN)
+    repairing.repair(copy)
     folder.key_file.write_bytes(old)
     with pytest.raises(LockedError) as refused:
         open_cheaply(copy)

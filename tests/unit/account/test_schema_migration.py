@@ -1,4 +1,3 @@
-import functools
 from contextlib import closing
 
 import pytest
@@ -22,11 +21,8 @@ def release(monkeypatch):
     """Make this release one whose schema is a version further."""
 
     def of(step):
-        steps = (*migrations.MIGRATIONS, step)
         monkeypatch.setattr(migrations, "SCHEMA_VERSION", step.version)
-        monkeypatch.setattr(
-            migrations, "migrate", functools.partial(migrations.migrate, migrations=steps)
-        )
+        monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, step))
 
     return of
 
@@ -62,11 +58,8 @@ def test_the_copy_is_a_cache_that_opens_again(tmp_path, release):
 def test_a_migration_that_fails_leaves_the_old_schema_and_its_own_verdict(tmp_path, release):
     config = made(tmp_path)
     with pytest.MonkeyPatch.context() as patch:
-        steps = (*migrations.MIGRATIONS, BAD)
         patch.setattr(migrations, "SCHEMA_VERSION", NOW + 1)
-        patch.setattr(
-            migrations, "migrate", functools.partial(migrations.migrate, migrations=steps)
-        )
+        patch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, BAD))
         with pytest.raises(LockedError) as refused:
             open_cheaply(config)
     assert refused.value.verdict is Verdict.MIGRATION_FAILED

@@ -14,7 +14,6 @@ from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.secret import Secret
 from support import cheap_stretching
 from support.account import (
-    BOUNDS,
     OTHER,
     PASSPHRASE,
     account,
@@ -28,23 +27,22 @@ from support.cheap_costs import CHEAPEST
 from support.keyfiles import REWRAP
 
 NEW = Secret(OTHER)
-GIVEN = ChangeOptions(bounds=BOUNDS)
 COPYING = [
     row for row in REWRAP if row.step.endswith("_copy") or row.step == "sync_folder"
 ]  # behind the commit point
 
 
 def add(config, key=NEW, **options):
-    return key_changes.add(config, key, **({"parameters": CHEAPEST, "options": GIVEN} | options))
+    return key_changes.add(config, key, **({"parameters": CHEAPEST} | options))
 
 
 def test_a_free_slot_is_demanded_before_anybody_types(tmp_path):
     config = made(tmp_path)
     for number in range(2, MOST_SLOTS + 1):
-        key_changes.require_free_slot(key_changes.list_slots(config, None, bounds=BOUNDS).keyfile)
+        key_changes.require_free_slot(key_changes.list_slots(config, None).keyfile)
         add(config, Secret(f"{OTHER} {number}"))
     with pytest.raises(SlotsRefused, match="all are in use"):
-        key_changes.require_free_slot(key_changes.list_slots(config, None, bounds=BOUNDS).keyfile)
+        key_changes.require_free_slot(key_changes.list_slots(config, None).keyfile)
 
 
 def refused(config, error, action):
@@ -75,7 +73,7 @@ def test_a_server_that_is_running_notices_nothing(tmp_path):
     config = made(tmp_path)
     with closing(open_cheaply(config)) as opened:
         add(config)
-        key_changes.remove(config, 1, options=replace(GIVEN, old=NEW))
+        key_changes.remove(config, 1, options=ChangeOptions(old=NEW))
         opened.database.run("INSERT INTO sync_metadata(key, value) VALUES ('mark', 'written')")
     with closing(open_cheaply(replace(config, db_key=NEW))) as again:
         assert again.database.row("SELECT value FROM sync_metadata WHERE key = 'mark'")
@@ -84,17 +82,15 @@ def test_a_server_that_is_running_notices_nothing(tmp_path):
 def test_the_listing_says_which_slot_the_key_opens(tmp_path):
     config = made(tmp_path)
     add(config)
-    assert key_changes.list_slots(config, Secret(PASSPHRASE), bounds=BOUNDS).opened_by == 1
-    assert key_changes.list_slots(config, NEW, bounds=BOUNDS).opened_by == 2
-    assert (
-        key_changes.list_slots(config, Secret("some other words"), bounds=BOUNDS).opened_by is None
-    )
-    assert key_changes.list_slots(config, None, bounds=BOUNDS).opened_by is None
+    assert key_changes.list_slots(config, Secret(PASSPHRASE)).opened_by == 1
+    assert key_changes.list_slots(config, NEW).opened_by == 2
+    assert key_changes.list_slots(config, Secret("some other words")).opened_by is None
+    assert key_changes.list_slots(config, None).opened_by is None
 
 
 def test_without_a_cache_there_is_nothing_to_list(tmp_path):
     with pytest.raises(LockedError) as error:
-        key_changes.list_slots(account(tmp_path), None, bounds=BOUNDS)
+        key_changes.list_slots(account(tmp_path), None)
     assert error.value.verdict is Verdict.DATABASE_MISSING
 
 
@@ -102,11 +98,11 @@ def test_a_forged_key_file_is_not_listed_as_if_it_were_true(tmp_path):
     config = made(tmp_path)
     add(config)
     folder = folder_of(config)
-    keyfile = key_file_codec.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
+    keyfile = key_file_codec.parse(folder.key_file.read_bytes())
     forged = replace(keyfile, slots=(keyfile.slots[0],))
     folder.key_file.write_bytes(key_file_codec.serialise(forged))
     with pytest.raises(LockedError) as error:
-        key_changes.list_slots(config, Secret(PASSPHRASE), bounds=BOUNDS)
+        key_changes.list_slots(config, Secret(PASSPHRASE))
     assert error.value.verdict is Verdict.KEY_FILE_DAMAGED
 
 
@@ -135,7 +131,7 @@ def test_there_are_at_most_eight_slots(tmp_path):
 def test_a_slot_taken_away_opens_nothing_and_the_others_do(tmp_path):
     config = made(tmp_path)
     add(config)
-    key_changes.remove(config, 2, options=GIVEN)
+    key_changes.remove(config, 2)
     assert not opens(config, NEW)
     assert opens(config, Secret(PASSPHRASE))
 
@@ -143,21 +139,21 @@ def test_a_slot_taken_away_opens_nothing_and_the_others_do(tmp_path):
 def test_the_slot_that_opened_the_cache_cannot_be_removed(tmp_path):
     config = made(tmp_path)
     add(config)
-    error = refused(config, SlotsRefused, lambda: key_changes.remove(config, 1, options=GIVEN))
+    error = refused(config, SlotsRefused, lambda: key_changes.remove(config, 1))
     assert "--ask-key" in error.resolution_hint
-    key_changes.remove(config, 1, options=replace(GIVEN, old=NEW))
+    key_changes.remove(config, 1, options=ChangeOptions(old=NEW))
     assert not opens(config, Secret(PASSPHRASE))
 
 
 def test_the_last_slot_stays(tmp_path):
     config = made(tmp_path)
-    refused(config, SlotsRefused, lambda: key_changes.remove(config, 1, options=GIVEN))
+    refused(config, SlotsRefused, lambda: key_changes.remove(config, 1))
 
 
 @pytest.mark.parametrize("key", ["not the key at all", OTHER])
 def test_with_a_wrong_key_nothing_is_changed(tmp_path, key):
     config = made(tmp_path)
-    options = replace(GIVEN, old=Secret(key))
+    options = ChangeOptions(old=Secret(key))
     error = refused(config, LockedError, lambda: add(config, user_key.generate(), options=options))
     assert error.verdict is Verdict.WRONG_KEY
 
@@ -170,7 +166,7 @@ def test_a_change_whose_copy_cannot_be_written_is_no_failure(tmp_path, row):
         if step == row.step:
             raise OSError(28, "No space left on device")
 
-    assert not add(config, options=replace(GIVEN, at=fail)).copied
+    assert not add(config, options=ChangeOptions(at=fail)).copied
     assert opens(config, Secret(PASSPHRASE))
     assert opens(config, NEW)
     assert not list(config.account_dir.glob(".*.tmp"))
@@ -187,7 +183,7 @@ def test_a_change_that_fails_at_any_step_leaves_a_cache_that_opens(tmp_path, row
             raise OSError(28, "No space left on device")
 
     with pytest.raises(Exception, match="disk"):
-        add(config, options=replace(GIVEN, at=fail))
+        add(config, options=ChangeOptions(at=fail))
     assert opens(config, Secret(PASSPHRASE))
     assert opens(config, NEW) is (row.opens == "new")
     assert not list(config.account_dir.glob(".*.tmp"))
@@ -197,25 +193,21 @@ def test_a_recovery_key_is_proven_by_opening(tmp_path):
     config, paper = made(tmp_path), user_key.generate_recovery_key()
     add(config, paper, label="on paper")
     typed = paper.reveal_text().lower().replace("-", " ")
-    slot = key_changes.recovery_slot(config, typed, bounds=BOUNDS)
+    slot = key_changes.recovery_slot(config, typed)
     assert (slot.id, slot.type) == (2, SlotType.RECOVERY)
     with pytest.raises(WrongKey):
-        key_changes.recovery_slot(
-            config, user_key.generate_recovery_key().reveal_text(), bounds=BOUNDS
-        )
+        key_changes.recovery_slot(config, user_key.generate_recovery_key().reveal_text())
     with pytest.raises(MalformedKey):
-        key_changes.recovery_slot(
-            config, typed[:-1] + ("y" if typed[-1] == "z" else "z"), bounds=BOUNDS
-        )
-    key_changes.remove(config, 2, options=GIVEN)
+        key_changes.recovery_slot(config, typed[:-1] + ("y" if typed[-1] == "z" else "z"))
+    key_changes.remove(config, 2)
     with pytest.raises(WrongKey):
-        key_changes.recovery_slot(config, typed, bounds=BOUNDS)
+        key_changes.recovery_slot(config, typed)
 
 
 def test_a_lost_passphrase_is_replaced_with_the_recovery_key(tmp_path):
     config, paper = made(tmp_path), user_key.generate_recovery_key()
     add(config, paper)
-    back_in = replace(GIVEN, old=paper)
+    back_in = ChangeOptions(old=paper)
     add(config, NEW, options=back_in)
     key_changes.remove(config, 1, options=back_in)
     assert opens(config, NEW)
@@ -235,7 +227,7 @@ def test_a_lost_key_file_is_named_as_such_with_the_way_back(tmp_path, lost, on_u
     if lost == "both gone":
         folder.key_copy.unlink()
     for action in (
-        lambda: key_changes.list_slots(config, None, bounds=BOUNDS),
+        lambda: key_changes.list_slots(config, None),
         lambda: add(config),
     ):
         error = refused(config, LockedError, action)
@@ -245,9 +237,7 @@ def test_a_lost_key_file_is_named_as_such_with_the_way_back(tmp_path, lost, on_u
 
 def test_an_unencrypted_cache_has_no_slots(tmp_path):
     config = made(tmp_path, db_encryption=False)
-    error = refused(
-        config, LockedError, lambda: key_changes.list_slots(config, None, bounds=BOUNDS)
-    )
+    error = refused(config, LockedError, lambda: key_changes.list_slots(config, None))
     assert error.verdict is Verdict.MODE_MISMATCH
 
 
@@ -262,13 +252,12 @@ def test_one_more_passphrase_is_as_dear_as_the_dearest_that_opens(
     tmp_path, monkeypatch, stays, then
 ):
     cheap_stretching.install(monkeypatch.setattr)
-    bounds = replace(BOUNDS, ranges=((CHEAPEST, kdf.PRODUCTION.ranges[0][1]), BOUNDS.ranges[1]))
-    config, options = made(tmp_path), ChangeOptions(bounds=bounds)
+    config = made(tmp_path)
     dear = kdf.Argon2id(memory_kib=16, time_cost=4, lanes=1)
-    add(config, Secret("two slow trains cross the valley"), parameters=dear, options=options)
+    add(config, Secret("two slow trains cross the valley"), parameters=dear)
     if not stays:
-        key_changes.remove(config, 2, options=options)
-    done = key_changes.add(config, NEW, options=options)
+        key_changes.remove(config, 2)
+    done = key_changes.add(config, NEW)
     assert done.after.slots[-1].kdf == then
 
 

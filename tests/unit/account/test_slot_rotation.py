@@ -15,7 +15,6 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.storage import integrity
 from support import account_child, cheap_stretching
 from support.account import (
-    BOUNDS,
     OTHER,
     PASSPHRASE,
     account,
@@ -40,7 +39,7 @@ def change(config, **options):
         for name in ("new", "parameters", "allow_weak", "slot_ids")
         if name in options
     }
-    options = ChangeOptions(**({"bounds": BOUNDS, "clock": lambda: float(NOW)} | options))
+    options = ChangeOptions(**({"clock": lambda: float(NOW)} | options))
     return user_key_rotation.rotate_passphrase(config, **asked, options=options)
 
 
@@ -99,14 +98,11 @@ def test_a_new_passphrase_is_stretched_no_less_and_no_otherwise_than_the_old_one
     tmp_path, monkeypatch, cost
 ):
     cheap_stretching.install(monkeypatch.setattr)
-    (argon2, _), (pbkdf2, _) = BOUNDS.ranges
-    most = kdf.Argon2id(65_544, 3, 4), kdf.Pbkdf2Sha512(310_001)
-    bounds = replace(BOUNDS, ranges=((argon2, most[0]), (pbkdf2, most[1])))
     config = account(tmp_path)
-    open_cheaply(config, kdf=cost, bounds=bounds).close()
-    change(config, parameters=None, bounds=bounds)
+    open_cheaply(config, kdf=cost).close()
+    change(config, parameters=None)
     raw = folder_of(config).key_file.read_bytes()
-    assert key_file_codec.parse(raw, bounds=bounds).slots[0].kdf == cost
+    assert key_file_codec.parse(raw).slots[0].kdf == cost
 
 
 def test_a_raw_key_can_take_its_place(tmp_path):
@@ -310,7 +306,7 @@ def test_a_server_started_during_a_rotation_sees_one_of_the_two(tmp_path):
 
 def opens_readonly(config, passphrase):
     try:
-        key_slots.unlock(keyfile_of(config), Secret(passphrase), bounds=BOUNDS)
+        key_slots.unlock(keyfile_of(config), Secret(passphrase))
     except LockedError:
         return False
     return True
@@ -333,9 +329,7 @@ def with_recovery_key(tmp_path, *others):
     """A cache with a passphrase, a recovery key, and more."""
     config = made(tmp_path)
     for key, label in ((RECOVERY_KEY, "on paper"), *others):
-        key_changes.add(
-            config, key, label=label, parameters=CHEAPEST, options=ChangeOptions(bounds=BOUNDS)
-        )
+        key_changes.add(config, key, label=label, parameters=CHEAPEST)
     return config
 
 
@@ -353,7 +347,7 @@ def test_the_recovery_key_sets_a_new_passphrase_and_stays(tmp_path):
 
 def test_without_a_passphrase_beside_the_recovery_key_the_new_key_is_added(tmp_path):
     config = with_recovery_key(tmp_path)
-    options = ChangeOptions(bounds=BOUNDS, old=RECOVERY_KEY)
+    options = ChangeOptions(old=RECOVERY_KEY)
     key_changes.remove(config, 1, options=options)
     done = change(config, old=RECOVERY_KEY)
     assert done.gone == ()
@@ -388,11 +382,9 @@ def test_a_disk_that_fails_after_the_switch_fails_nothing_that_counts(tmp_path):
 def test_the_old_key_is_proven_before_a_new_one_is_asked_for(tmp_path):
     config = with_recovery_key(tmp_path)
     before = fingerprint(config.account_dir)
-    found = user_key_rotation.prove_key(
-        config, options=ChangeOptions(bounds=BOUNDS, old=RECOVERY_KEY)
-    )
+    found = user_key_rotation.prove_key(config, options=ChangeOptions(old=RECOVERY_KEY))
     assert (found.slot.id, found.by_keychain) == (2, False)
     with pytest.raises(LockedError) as refused:
-        user_key_rotation.prove_key(config, options=ChangeOptions(bounds=BOUNDS, old=NEW))
+        user_key_rotation.prove_key(config, options=ChangeOptions(old=NEW))
     assert refused.value.verdict is Verdict.WRONG_KEY
     assert fingerprint(config.account_dir) == before

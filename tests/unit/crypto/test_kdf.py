@@ -9,10 +9,11 @@ from mcp_notarium.crypto import kdf
 from mcp_notarium.crypto.errors import KdfOutOfMemory, KeyFileDamaged
 from mcp_notarium.errors import Verdict
 from mcp_notarium.secret import Secret
-from support.cheap_costs import CHEAPEST, TEST_BOUNDS
+from support.cheap_costs import CHEAPEST
 
 SALT = bytes(range(16))
 WORDS = Secret("violet kettle under seven maps")
+pytestmark = pytest.mark.usefixtures("production_costs")
 
 
 def test_argon2id_at_production_cost_agrees_with_a_second_implementation():
@@ -37,18 +38,18 @@ def test_a_random_key_is_not_stretched_but_bound_to_its_salt():
 
 
 def test_the_default_is_the_floor_of_production():
-    assert kdf.PRODUCTION.ranges[0][0] == kdf.Argon2id()
-    assert kdf.PRODUCTION.refuses(kdf.Argon2id()) is None
-    assert kdf.PRODUCTION.refuses(kdf.Pbkdf2Sha512()) is None
+    assert kdf.RANGES[kdf.Argon2id][0] == kdf.Argon2id()
+    assert kdf.refuse(kdf.Argon2id()) is None
+    assert kdf.refuse(kdf.Pbkdf2Sha512()) is None
 
 
 def test_each_name_that_can_be_set_is_an_algorithm_with_bounds_and_its_setting_has_the_same():
     known = {variable.name: variable for variable in COMMON}
     assert known["DB_ENCRYPTION_KDF"].words == kdf.NAMES
     assert known["DB_ENCRYPTION_KDF"].default == kdf.NAMES[0]
-    assert [low.name for low, _ in kdf.PRODUCTION.ranges] == [*kdf.NAMES]
+    assert [kind.name for kind in kdf.RANGES] == [*kdf.NAMES]
     rounds = known["DB_ENCRYPTION_KDF_ITERATIONS"]
-    low, high = kdf.PRODUCTION.ranges[1]
+    low, high = kdf.RANGES[kdf.Pbkdf2Sha512]
     assert (low, high) == (kdf.Pbkdf2Sha512(rounds.minimum), kdf.Pbkdf2Sha512(rounds.maximum))
     assert kdf.Pbkdf2Sha512(int(rounds.default)) == kdf.Pbkdf2Sha512()
 
@@ -107,7 +108,7 @@ def test_missing_memory_is_reported_and_no_lower_cost_is_tried(monkeypatch):
 
 
 def test_argon2_memory_must_be_enough_for_its_lanes():
-    assert TEST_BOUNDS.refuses(kdf.Argon2id(memory_kib=16, time_cost=1, lanes=4))
+    assert kdf.Argon2id(memory_kib=16, time_cost=1, lanes=4).fault
 
 
 def test_a_passphrase_typed_decomposed_is_the_same_key():

@@ -5,14 +5,13 @@ import pytest
 from mcp_notarium.crypto import key_file_codec
 from mcp_notarium.crypto.errors import KeyFileDamaged, KeyFileNewer
 from mcp_notarium.errors import Verdict
-from support.cheap_costs import TEST_BOUNDS
 from support.keyfiles import b64, cheap, forged, with_sum
 
 RAW = key_file_codec.serialise(cheap())
 
 
 def parse(raw):
-    return key_file_codec.parse(raw, bounds=TEST_BOUNDS)
+    return key_file_codec.parse(raw)
 
 
 def test_what_is_written_is_read_back_as_the_same_value():
@@ -112,6 +111,7 @@ def test_a_file_forged_with_a_right_checksum_is_refused(case):
         parse(forged(RAW, HOSTILE[case]))
 
 
+@pytest.mark.usefixtures("production_costs")
 def test_production_bounds_refuse_the_cheap_files_of_tests():
     with pytest.raises(KeyFileDamaged):
         key_file_codec.parse(RAW)

@@ -8,7 +8,7 @@ from mcp_notarium.crypto.key_file_codec import SlotType
 from mcp_notarium.errors import Verdict
 from mcp_notarium.secret import Secret
 from support.account import OWNER, PASSPHRASE
-from support.cheap_costs import CHEAPEST, TEST_BOUNDS
+from support.cheap_costs import CHEAPEST
 from support.keyfiles import DATA_KEY, RAW_KEY, add_slot, cheap, forged
 
 WORDS = Secret(PASSPHRASE)
@@ -16,15 +16,15 @@ OTHER = Secret("nine hungry lamps by the river")
 
 
 def unlock(keyfile, passphrase=WORDS):
-    return key_slots.unlock(keyfile, passphrase, bounds=TEST_BOUNDS)
+    return key_slots.unlock(keyfile, passphrase)
 
 
 def add(keyfile, passphrase):
-    return add_slot(keyfile, DATA_KEY, passphrase, parameters=CHEAPEST, bounds=TEST_BOUNDS)
+    return add_slot(keyfile, DATA_KEY, passphrase, parameters=CHEAPEST)
 
 
 def reread(keyfile):
-    return key_file_codec.parse(key_file_codec.serialise(keyfile), bounds=TEST_BOUNDS)
+    return key_file_codec.parse(key_file_codec.serialise(keyfile))
 
 
 def test_the_right_passphrase_gives_the_data_key_back():
@@ -76,7 +76,6 @@ def test_two_files_made_alike_share_no_random_part():
             parameters=CHEAPEST,
             owner_hash=OWNER,
             now=1,
-            bounds=TEST_BOUNDS,
         )
 
     one, other = build(), build()
@@ -88,6 +87,7 @@ def test_two_files_made_alike_share_no_random_part():
     assert one.slots[0].wrapped != other.slots[0].wrapped
 
 
+@pytest.mark.usefixtures("production_costs")
 def test_production_cost_cannot_be_undercut_when_building():
     with pytest.raises(KeyFileDamaged):
         key_slots.build(
@@ -103,7 +103,7 @@ def test_every_slot_opens_the_same_data_key():
     both = reread(add(add(cheap(), OTHER), RAW_KEY))
     assert [slot.id for slot in both.slots] == [1, 2, 3]
     assert unlock(both) == unlock(both, OTHER) == unlock(both, RAW_KEY) == DATA_KEY
-    assert key_slots.open_slot(both, OTHER, bounds=TEST_BOUNDS).slot.id == 2
+    assert key_slots.open_slot(both, OTHER).slot.id == 2
     assert both.sequence == 3
 
 
@@ -141,7 +141,7 @@ def test_without_a_key_nothing_around_the_slots_can_be_changed(case):
     both = add(cheap(), OTHER)
     raw = forged(key_file_codec.serialise(both), FORGERIES[case])
     with pytest.raises(KeyFileDamaged, match="changed by somebody"):
-        unlock(key_file_codec.parse(raw, bounds=TEST_BOUNDS))
+        unlock(key_file_codec.parse(raw))
 
 
 SLOT_FORGERIES = {
@@ -159,7 +159,7 @@ SLOT_FORGERIES = {
 def test_a_slot_opens_only_where_and_at_the_cost_it_was_made_for(case):
     raw = forged(key_file_codec.serialise(cheap()), SLOT_FORGERIES[case])
     with pytest.raises(WrongKey):
-        unlock(key_file_codec.parse(raw, bounds=TEST_BOUNDS))
+        unlock(key_file_codec.parse(raw))
 
 
 @pytest.mark.attack(8)
@@ -171,7 +171,6 @@ def test_a_slot_of_another_vault_does_not_open_here():
         parameters=CHEAPEST,
         owner_hash=OWNER,
         now=1,
-        bounds=TEST_BOUNDS,
     )
     with pytest.raises(WrongKey):
         unlock(replace(mine, slots=theirs.slots))

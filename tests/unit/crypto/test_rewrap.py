@@ -4,7 +4,7 @@ from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.errors import WrongKey
 from mcp_notarium.secret import Secret
 from support.account import OTHER, PASSPHRASE
-from support.cheap_costs import CHEAPEST, TEST_BOUNDS
+from support.cheap_costs import CHEAPEST
 from support.keyfiles import DATA_KEY, NOW, RAW_KEY, add_slot, cheap
 
 
@@ -15,13 +15,12 @@ def rewrap(keyfile, *, old=PASSPHRASE, new=OTHER):
         new=Secret(new) if isinstance(new, str) else new,
         parameters=CHEAPEST,
         now=NOW + 5,
-        bounds=TEST_BOUNDS,
     )
 
 
 def opens(keyfile, passphrase):
     try:
-        key_slots.unlock(keyfile, passphrase, bounds=TEST_BOUNDS)
+        key_slots.unlock(keyfile, passphrase)
     except WrongKey:
         return False
     return True
@@ -30,7 +29,7 @@ def opens(keyfile, passphrase):
 def test_after_a_rewrap_only_the_new_passphrase_opens_the_same_data_key():
     after = rewrap(cheap())
     assert not opens(after, Secret(PASSPHRASE))
-    assert key_slots.unlock(after, Secret(OTHER), bounds=TEST_BOUNDS) == DATA_KEY
+    assert key_slots.unlock(after, Secret(OTHER)) == DATA_KEY
 
 
 def test_a_rewrap_changes_slot_sequence_and_time_and_nothing_else():
@@ -42,7 +41,7 @@ def test_a_rewrap_changes_slot_sequence_and_time_and_nothing_else():
 
 
 def test_other_slots_stay_as_they_are():
-    both = add_slot(cheap(), DATA_KEY, RAW_KEY, parameters=CHEAPEST, bounds=TEST_BOUNDS)
+    both = add_slot(cheap(), DATA_KEY, RAW_KEY, parameters=CHEAPEST)
     after = rewrap(both)
     assert both.slots[1] in after.slots
     assert opens(after, RAW_KEY)
@@ -56,7 +55,6 @@ def test_a_full_key_file_can_be_rewrapped():
             DATA_KEY,
             Secret(f"passphrase number {number}"),
             parameters=CHEAPEST,
-            bounds=TEST_BOUNDS,
         )
     assert opens(rewrap(full), Secret(OTHER))
 

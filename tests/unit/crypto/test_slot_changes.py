@@ -9,14 +9,13 @@ from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged, SlotsRefused, WrongKey
 from mcp_notarium.crypto.key_file_codec import SlotType
 from mcp_notarium.secret import Secret
-from support.cheap_costs import CHEAPEST, TEST_BOUNDS
+from support.cheap_costs import CHEAPEST
 from support.keyfiles import add_slot
 
 PASSPHRASE = Secret("violet kettle under seven maps")
 RAW = user_key.generate()
 PAPER = user_key.generate_recovery_key()
 DATA_KEY = DataKey(Secret(bytes(range(32))))
-BOUNDS = TEST_BOUNDS
 
 
 def made():
@@ -26,16 +25,15 @@ def made():
         parameters=CHEAPEST,
         owner_hash="ab" * 32,
         now=1_763_683_200,
-        bounds=BOUNDS,
     )
     for key, type_ in ((RAW, SlotType.KEYCHAIN), (PAPER, None)):
-        keyfile = add_slot(keyfile, DATA_KEY, key, parameters=CHEAPEST, type_=type_, bounds=BOUNDS)
+        keyfile = add_slot(keyfile, DATA_KEY, key, parameters=CHEAPEST, type_=type_)
     return keyfile
 
 
 def opens(keyfile, key):
     try:
-        return key_slots.unlock(keyfile, key, bounds=BOUNDS) == DATA_KEY
+        return key_slots.unlock(keyfile, key) == DATA_KEY
     except WrongKey:
         return False
 
@@ -45,12 +43,12 @@ def test_each_kind_of_key_opens_its_own_slot():
     types = [slot.type for slot in keyfile.slots]
     assert types == [SlotType.PASSPHRASE, SlotType.KEYCHAIN, SlotType.RECOVERY]
     for number, key in enumerate((PASSPHRASE, RAW, PAPER), 1):
-        assert key_slots.open_slot(keyfile, key, bounds=BOUNDS).slot.id == number
+        assert key_slots.open_slot(keyfile, key).slot.id == number
 
 
 def test_a_key_file_with_every_kind_of_slot_is_read_back():
     keyfile = made()
-    assert key_file_codec.parse(key_file_codec.serialise(keyfile), bounds=BOUNDS) == keyfile
+    assert key_file_codec.parse(key_file_codec.serialise(keyfile)) == keyfile
 
 
 def test_only_a_passphrase_is_stretched():
@@ -79,9 +77,9 @@ def test_another_database_has_the_same_keys_and_no_other_file_of_keys():
 def test_a_new_data_key_has_a_key_file_of_its_own_that_the_same_passphrase_opens():
     before, new_key = made(), DataKey.generate()
     begun = key_slots.start_for_new_data_key(before, new_key, owner_hash="ab" * 32)
-    slot = key_slots.rewrap_slot(begun, new_key, before.slots[0], PASSPHRASE, bounds=BOUNDS)
-    after = key_slots.replace_slots(begun, new_key, slots=(slot,), bounds=BOUNDS)
-    assert key_slots.unlock(after, PASSPHRASE, bounds=BOUNDS) == new_key
+    slot = key_slots.rewrap_slot(begun, new_key, before.slots[0], PASSPHRASE)
+    after = key_slots.replace_slots(begun, new_key, slots=(slot,))
+    assert key_slots.unlock(after, PASSPHRASE) == new_key
     assert key_slots.belongs_to(after, new_key, "ab" * 32)
     assert not key_slots.belongs_to(after, DATA_KEY, "ab" * 32)
     assert (after.vault_id != before.vault_id, after.sequence) == (True, 1)
@@ -89,13 +87,13 @@ def test_a_new_data_key_has_a_key_file_of_its_own_that_the_same_passphrase_opens
     assert (now.id, now.type, now.label, now.kdf) == (old.id, old.type, old.label, old.kdf)
     assert {now.salt, now.nonce}.isdisjoint({old.salt, old.nonce})
     with pytest.raises(WrongKey):  # a slot of the old key file opens nothing here
-        key_slots.unlock(replace(after, slots=before.slots), PASSPHRASE, bounds=BOUNDS)
+        key_slots.unlock(replace(after, slots=before.slots), PASSPHRASE)
 
 
 def test_a_replaced_passphrase_costs_what_the_policy_asks_and_never_less_than_before():
     policy = kdf.KdfPolicy("argon2id", explicit=False, costs=(kdf.Argon2id(16, 1, 1),))
     after = key_slots.rewrap(
-        made(), old=PASSPHRASE, new=Secret("other words"), parameters=policy, now=1, bounds=BOUNDS
+        made(), old=PASSPHRASE, new=Secret("other words"), parameters=policy, now=1
     )
     assert after.slots[-1].kdf == kdf.Argon2id(16, 1, 1)
     cheaper = replace(policy, costs=(CHEAPEST,))
@@ -105,14 +103,13 @@ def test_a_replaced_passphrase_costs_what_the_policy_asks_and_never_less_than_be
         new=PASSPHRASE,
         parameters=cheaper,
         now=2,
-        bounds=BOUNDS,
     )
     assert again.slots[-1].kdf == kdf.Argon2id(16, 1, 1)
 
 
 def test_slots_whose_work_together_no_reader_accepts_are_neither_written_nor_read():
     """A wrong passphrase is tried on every slot."""
-    keyfile, ceiling = made(), kdf.PRODUCTION.ranges[0][1]
+    keyfile, ceiling = made(), kdf.RANGES[kdf.Argon2id][1]
     dear = replace(keyfile.slots[0], kdf=ceiling)
     key_slots.replace_slots(keyfile, DATA_KEY, slots=(dear,))
     raw = key_file_codec.serialise(replace(keyfile, slots=(dear,), mac=bytes(32)))
@@ -153,9 +150,7 @@ def test_a_slot_that_is_not_there_is_named_with_those_that_are():
 def test_a_rotation_by_the_keychains_key_leaves_the_keychains_slot_as_it_is(new, type_):
     before = made()
     keychain = next(slot for slot in before.slots if slot.type is SlotType.KEYCHAIN)
-    after = key_slots.rewrap(
-        before, old=RAW, new=new, parameters=CHEAPEST, now=1_763_683_300, bounds=BOUNDS
-    )
+    after = key_slots.rewrap(before, old=RAW, new=new, parameters=CHEAPEST, now=1_763_683_300)
     assert keychain in after.slots
     assert (after.slots[-1].type, after.slots[-1].label) == (type_, before.slots[0].label)
     assert opens(after, new)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from mcp_notarium.markup.front_matter import NotUnderstood, change_tags, read_tags
+from mcp_notarium.markup.front_edit import change_tags
+from mcp_notarium.markup.front_matter import NotUnderstood, read_tags
 
 
 @pytest.mark.parametrize("line", ["x: " + "[" * 60 + "]" * 60, "x: [" + "1, " * 12_000 + "1]"])
@@ -17,3 +18,9 @@ def test_a_tag_that_stands_in_the_block_hundreds_of_times_is_not_removed() -> No
         change_tags(f"---\ntags: [{'a, ' * 101}b]\n---\n", added=[], removed=["a"])
     text = change_tags(f"---\ntags: [{'a, ' * 50}b]\n---\n", added=[], removed=["a"])
     assert read_tags(text) == ("b",)
+
+
+def test_a_tag_takes_the_place_of_another_where_that_stands_alone() -> None:
+    text = "---\ntags: ['a b', a]\n---\n"
+    changed = change_tags(text, added=["c"], removed=["a"], replaced={"a": "c"})
+    assert changed == "---\ntags: [b, c]\n---\n"

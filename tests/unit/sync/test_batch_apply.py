@@ -12,7 +12,8 @@ import pytest
 from mcp_notarium.domain.note import Content, Revision, Tombstone
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheFull
 from mcp_notarium.files.locks import Leader
-from mcp_notarium.storage import fts_index, thread_connection
+from mcp_notarium.storage import cache as stored
+from mcp_notarium.storage import fts_index
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.database import Database
 from mcp_notarium.sync.batch_apply import Batch, BatchCommitter, Tally
@@ -81,9 +82,7 @@ def test_notes_can_be_read_while_others_are_being_stored(client, full_store, gat
 
 def test_memory_of_a_load_is_given_back_once(client, full_store, monkeypatch):
     given = []
-    monkeypatch.setattr(
-        thread_connection, "release_memory", lambda: given.append(threading.current_thread())
-    )
+    monkeypatch.setattr(stored, "release_memory", lambda: given.append(threading.current_thread()))
     asyncio.run(client.sync())
     full_store.put("one more", "text\n")
     asyncio.run(client.sync())
@@ -104,7 +103,7 @@ def test_free_memory_of_a_thread_that_has_ended_goes_back_to_the_system():
     thread.start()
     thread.join()
     before = resident()
-    assert thread_connection.release_memory()
+    assert stored.release_memory()
     assert before - resident() > 30_000_000
 
 
@@ -114,7 +113,7 @@ def test_a_c_library_without_it_is_no_failure(monkeypatch, gone):
         raise gone
 
     monkeypatch.setattr(ctypes, "CDLL", missing)
-    assert thread_connection.release_memory() is False
+    assert stored.release_memory() is False
 
 
 def test_the_connection_is_open_for_the_load_only(client, full_store, connections):
@@ -191,7 +190,7 @@ def test_a_cancelled_load_ends_its_transaction_and_continues_later(
 def test_a_load_that_cannot_be_stopped_does_not_block_the_end(
     client, full_store, gate, monkeypatch
 ):
-    monkeypatch.setattr("mcp_notarium.storage.thread_connection._LAST_SECONDS", 0.05)
+    monkeypatch.setattr("mcp_notarium.storage.cache._LAST_SECONDS", 0.05)
 
     async def scenario():
         load = asyncio.create_task(client.sync())
@@ -208,7 +207,7 @@ def test_a_load_that_cannot_be_stopped_does_not_block_the_end(
 def test_the_end_of_a_load_that_could_not_be_stopped_leaves_the_log_to_the_next_leader(
     client, full_store, gate, connections, monkeypatch
 ):
-    monkeypatch.setattr("mcp_notarium.storage.thread_connection._LAST_SECONDS", 0.05)
+    monkeypatch.setattr("mcp_notarium.storage.cache._LAST_SECONDS", 0.05)
 
     async def scenario():
         async with running(client):
@@ -225,7 +224,7 @@ def test_the_end_of_a_load_that_could_not_be_stopped_leaves_the_log_to_the_next_
 def test_a_connection_in_use_stays_open_though_the_event_loop_ends(
     client, full_store, gate, connections, monkeypatch
 ):
-    monkeypatch.setattr("mcp_notarium.storage.thread_connection._LAST_SECONDS", 0.05)
+    monkeypatch.setattr("mcp_notarium.storage.cache._LAST_SECONDS", 0.05)
 
     async def scenario():
         load = asyncio.create_task(client.sync())

@@ -9,7 +9,7 @@ import pytest
 from mcp_notarium.errors import CacheBusy, CacheDamaged, OutcomeUnknown, RateLimited
 from mcp_notarium.files.locks import Leader
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import thread_connection
+from mcp_notarium.storage import cache as stored
 from mcp_notarium.storage.fts_index import FtsIndex
 from mcp_notarium.sync import scheduler
 from mcp_notarium.sync.backoff import FIRST_DELAY
@@ -175,7 +175,7 @@ def test_memory_is_given_back_once_when_the_search_index_has_been_merged(
 ):
     client.remote.poll_seconds = 30.0  # a cycle in between would give back memory, too
     trims = []
-    monkeypatch.setattr(thread_connection, "release_memory", lambda: trims.append(len(slices)))
+    monkeypatch.setattr(stored, "release_memory", lambda: trims.append(len(slices)))
 
     async def scenario():
         async with running(client):

@@ -210,17 +210,9 @@ class MementoStore:
             raise _missing_error(note_id)
         return found
 
-    def name_parts(self, native: bytes) -> tuple[str, ...]:
-        """See ``RevivingStore.name_parts``."""
-        return note_table.name_parts(native)
-
-    def shown_form(self, native: bytes) -> dict[str, Any]:
-        """See ``RevivingStore.shown_form``."""
-        return note_table.shown_form(native)
-
-    def overlay(self, natives: Sequence[str]) -> str:
-        """See ``RevivingStore.overlay``."""
-        return note_table.overlay(natives)
+    name_parts = staticmethod(note_table.name_parts)
+    shown_form = staticmethod(note_table.shown_form)
+    overlay = staticmethod(note_table.overlay)
 
     def compose(self, base: Revision | None, content: Content, *, now: float) -> bytes:
         """See ``Store.compose``: the columns that change."""

@@ -1,4 +1,4 @@
-"""Give a note of Trilium another place in the tree, so that it never has none.
+"""Give a note of Trilium another place in the tree, so that it never has none, and tell which notes everybody may read then.
 
 The API has no request that moves. It makes a second place, and deletes the first; with its last one it would delete the note, and all
 below it. So the new place is read back before the old one goes, each time that goes, by the id that the server gives it. A move that was
@@ -7,17 +7,23 @@ notes (bookmarks, shared notes) do not count: the server deletes a note that has
 
 The server does not look whether a note comes to stand below itself. Then nothing leads to it from the root any more, and no search works.
 So that is asked before a move, and again after it, for others move notes too.
+
+Trilium publishes a note that its user shares, and all that stands below it, at once and whatever its labels say. So a place makes a
+note public, and a label with a password alone limits who reads it. An edit of a note that is public already changes what is read, and
+publishes no note.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date, timedelta
 from functools import partial
 from typing import Any, NoReturn, TypedDict
 
+from mcp_notarium.domain.note import Content, Published, Revision
 from mcp_notarium.errors import (
     LoginRequired,
     NotariumError,
@@ -32,7 +38,13 @@ from mcp_notarium.stores.extensions import Replaced
 from mcp_notarium.stores.http import Reply, Request, each
 from mcp_notarium.stores.json_answers import read_text, to_json
 from mcp_notarium.stores.trilium import note_codec
-from mcp_notarium.stores.trilium.note_codec import ROOT, SHARE, NoteObject
+from mcp_notarium.stores.trilium.note_codec import (
+    ROOT,
+    SHARE,
+    SHARE_LOGIN,
+    NoteObject,
+    is_possible_id,
+)
 from mcp_notarium.stores.trilium.note_reader import NoteReader
 from mcp_notarium.stores.trilium.session import TriliumSession, refusal_of, value_of
 from mcp_notarium.stores.trilium.urls import Urls
@@ -158,6 +170,45 @@ class Moves:
         else:
             above, starts = (await self.find_above(note_id)).parents, [note_id]
         return {top for top in tops if _is_inside(starts, top, above)}
+
+    async def find_published(self, base: Revision | None, content: Content) -> Published | None:
+        """See ``PublishingStore.find_published``."""
+        said = json.loads(content.native) if content.native else {}
+        if base is None:
+            return Published(frozenset({""}), said["parent"]) if "public" in said else None
+        move = said.get("move", {})
+        if move.get("public"):
+            below = await self._find_below(base.id)
+            return Published(frozenset({base.id, *below}), move["new"])
+        password = base.content.properties.get(SHARE_LOGIN)
+        # defence: password-of-a-public-note =False
+        if password is not None and content.properties.get(SHARE_LOGIN) != password:
+            places = {base.id, move.get("new", base.id)}  # it may leave what is public
+            if all([await self.is_public(one) for one in places]):
+                return Published(frozenset({base.id}))
+        return None
+
+    async def _find_below(self, note_id: str) -> list[str]:
+        if not (await self.reader.object(note_id, cached=False)).get("childNoteIds"):
+            return []
+        url = self.urls.search(f'note.ancestors.noteId = "{note_id}"', archived=True)
+        return [one.id for one in self.reader.notes_of(await self.reader.found(url))]
+
+    async def find_public_day(self, day: str) -> str:
+        """See ``PublishingStore.find_public_day``: the calendar makes a note below the nearest of these that is there."""
+        rows = await each([*_labels_above(day)], self._find_labelled)
+        found = [note_id for ids in rows for note_id in ids]
+        try:
+            above = await self.find_above(*found)
+        except NoteNotFound:  # one went at this moment
+            return found[0]
+        return next((one for one in found if above.is_public(one)), "")
+
+    async def _find_labelled(self, label: tuple[str, str]) -> list[str]:
+        name, value = label
+        query = f'#{name} = "{value}"' if value else f"#{name}"
+        rows = await self.reader.found(self.urls.search(query, archived=True))
+        return [row["noteId"] for row in rows if _has(row, name, value)]
 
     async def carry_out(self, note: NoteObject, move: Move) -> NoteObject:
         """Move a note that was just read, unless it has arrived; return it as it is then.
@@ -392,3 +443,21 @@ def _unfit_error(why: str) -> NotariumError:
         subcategory="folder",
         resolution_hint="`list_folders` shows the notes that have others below them.",
     )
+
+
+def _has(row: Mapping[str, Any], name: str, value: str) -> bool:
+    labels = [(one["name"], one["value"] if value else "") for one in row["attributes"]]
+    return is_possible_id(row["noteId"]) and (name, value) in labels
+
+
+def _labels_above(day: str) -> Iterator[tuple[str, str]]:
+    """Yield the labels of the notes below which the calendar may make the note of a day: week, month, quarter, year, and its root."""
+    at = date.fromisoformat(day)
+    for days in (0, -7, 7):  # which day a week begins with is a setting of the server
+        year, week, _ = (at + timedelta(days)).isocalendar()
+        yield "weekNote", f"{year}-W{week:02}"
+    yield "monthNote", day[:7]
+    yield "quarterNote", f"{day[:4]}-Q{(at.month + 2) // 3}"
+    yield "yearNote", day[:4]
+    yield "workspaceCalendarRoot", ""
+    yield "calendarRoot", ""

@@ -22,11 +22,7 @@ from mcp_notarium.stores.contract import VersionPage
 from mcp_notarium.stores.http import Reply, Request, each
 from mcp_notarium.stores.trilium import note_codec
 from mcp_notarium.stores.trilium.note_codec import HTML, NoteObject, blob_id, is_possible_id
-from mcp_notarium.stores.trilium.note_reader import (
-    NoteReader,
-    foreign_content_error,
-    read_content,
-)
+from mcp_notarium.stores.trilium.note_reader import NoteReader, foreign_content_error, read_content
 from mcp_notarium.stores.trilium.session import TriliumSession, value_of
 from mcp_notarium.stores.trilium.urls import Urls
 

@@ -9,15 +9,12 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
+from html import escape
 
 from mcp_notarium.domain.note import Content, PendingWrite, Published, Revision
-from mcp_notarium.errors import (
-    CursorLost,
-    NoteNotFound,
-    StoreProtocolError,
-    StoreRejected,
-)
-from mcp_notarium.markup.templates import Filling
+from mcp_notarium.errors import CursorLost, NoteNotFound, StoreProtocolError, StoreRejected
+from mcp_notarium.markup import html_codec
+from mcp_notarium.markup.templates import TAG, Filling
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.context import TokenStore
 from mcp_notarium.stores.contract import (
@@ -38,7 +35,7 @@ from mcp_notarium.stores.contract import (
 from mcp_notarium.stores.extensions import Attachment, KeptFile, NoteIndex, Replaced, Restored, Room
 from mcp_notarium.stores.http import MIB, HttpSession, Request, each
 from mcp_notarium.stores.json_answers import to_json
-from mcp_notarium.stores.trilium import note_codec, templates
+from mcp_notarium.stores.trilium import note_codec
 from mcp_notarium.stores.trilium.attachment_writer import LARGEST, AttachmentWriter
 from mcp_notarium.stores.trilium.attachments import (
     AttachmentReader,
@@ -50,19 +47,18 @@ from mcp_notarium.stores.trilium.change_probe import ChangeProbe
 from mcp_notarium.stores.trilium.kind import KIND
 from mcp_notarium.stores.trilium.moves import NAME, Moves
 from mcp_notarium.stores.trilium.native import NativeTrilium
-from mcp_notarium.stores.trilium.note_codec import NoteObject
-from mcp_notarium.stores.trilium.note_reader import (
-    NoteReader,
-)
+from mcp_notarium.stores.trilium.note_codec import HTML, MIMES, NoteObject, pairs_of, values_of
+from mcp_notarium.stores.trilium.note_reader import NoteReader
 from mcp_notarium.stores.trilium.revisions import Revisions
-from mcp_notarium.stores.trilium.session import (
-    TriliumSession,
-    date_of,
-    value_of,
-)
-from mcp_notarium.stores.trilium.sharing import Sharing
+from mcp_notarium.stores.trilium.session import TriliumSession, date_of, value_of
 from mcp_notarium.stores.trilium.urls import Urls
 from mcp_notarium.stores.trilium.writes import NoteWrites
+
+_NOT_LINKED = (
+    "Notes lie below the template: Trilium would copy these too, so the note is without them, and without a relation to "
+    "the template."
+)
+_NOT_INHERITED = {TAG, "workspacetemplate"}
 
 
 class TriliumStore:
@@ -97,6 +93,9 @@ class TriliumStore:
     codec_version = note_codec.VERSION
     day_tag = note_codec.DAY
     largest_file = LARGEST
+    is_file = staticmethod(is_file)
+    id_of_link = staticmethod(id_of_link)
+    day_of = staticmethod(note_codec.day_of)
 
     def __init__(
         self,
@@ -117,7 +116,6 @@ class TriliumStore:
         self._reader = NoteReader(self._session, urls)
         self._probe = ChangeProbe(session, self._session, urls, self._reader)
         self._moves = Moves(self._session, urls, self._reader)
-        self._sharing = Sharing(self._reader, urls, self._moves)
         self._writes = NoteWrites(self._session, urls, self._reader, self._moves, sleep)
         self._attachments = AttachmentReader(self._session, urls, self._reader)
         self._files = AttachmentWriter(self._session, urls, self._reader, self._attachments)
@@ -206,10 +204,6 @@ class TriliumStore:
         """See ``AskingStore.ask_attachments``."""
         return await self._attachments.ask(revision, seconds=seconds, tries=tries)
 
-    def is_file(self, revision: Revision) -> bool:
-        """See ``AskingStore.is_file``."""
-        return is_file(revision)
-
     async def find_owners(self, base: Revision | None, content: Content) -> Collection[str]:
         """See ``AskingStore.find_owners``."""
         try:
@@ -225,10 +219,6 @@ class TriliumStore:
     ) -> tuple[Attachment, bytes | None]:
         """See ``AttachmentStore.read_attachment``."""
         return await self._attachments.read(attachment.id, largest=largest)
-
-    def id_of_link(self, note_id: str, target: str) -> str:
-        """See ``AttachmentStore.id_of_link``."""
-        return id_of_link(note_id, target)
 
     async def keep_file(self, revision: Revision, name: str, kind: str, data: bytes) -> KeptFile:
         """See ``KeepingStore.keep_file``: as an attachment of the note."""
@@ -261,10 +251,6 @@ class TriliumStore:
 
     # The calendar
 
-    def day_of(self, revision: Revision) -> str:
-        """See ``DayMakingStore.day_of``."""
-        return note_codec.day_of(revision)
-
     async def find_day(self, day: str) -> str | None:
         """See ``DayMakingStore.find_day``."""
         rows = await self._reader.found(
@@ -283,8 +269,8 @@ class TriliumStore:
         """See ``CopyingStore.copy``. The server would copy what lies below the template, also what is hidden here."""
         note = await self._reader.note(template.id)
         linked = not note.children  # defence: template-copies-no-hidden =True
-        content = templates.copy(template, filling, linked=linked)
-        return content, templates.NOT_LINKED if note.children else ""
+        content = _copy(template, filling, linked=linked)
+        return content, _NOT_LINKED if note.children else ""
 
     # Moves
 
@@ -316,11 +302,11 @@ class TriliumStore:
 
     async def find_published(self, base: Revision | None, content: Content) -> Published | None:
         """See ``PublishingStore.find_published``."""
-        return await self._sharing.find_published(base, content)
+        return await self._moves.find_published(base, content)
 
     async def find_public_day(self, day: str) -> str:
         """See ``PublishingStore.find_public_day``."""
-        return await self._sharing.find_public_day(day)
+        return await self._moves.find_public_day(day)
 
     # Composing
 
@@ -357,3 +343,31 @@ class TriliumStore:
         """See ``Store.close``."""
         self._listed = {}
         await self._session.close()
+
+
+def _copy(template: Revision, filling: Filling, *, linked: bool) -> Content | None:
+    """Return what a note begins with; None if the template is no text.
+
+    ``linked``: it inherits the labels of the template, as a note that Trilium makes. Else they are its own.
+    """
+    held = json.loads(template.raw)
+    if held.get("unread") or held["type"] not in MIMES:
+        return None
+    labels = [one for one in pairs_of(held) if one[0].lower() not in _NOT_INHERITED]
+    said = {"type": held["type"], "mime": held["mime"]}
+    if linked:
+        said |= {"template": template.id, "inherited": labels}
+    text = template.content.text
+    if held["type"] == HTML:
+        # defence: title-is-no-markup escape()
+        title = filling.title and escape(filling.title)
+        said["begins"] = replace(filling, title=title).fill(held["html"])
+        text = html_codec.to_markdown(said["begins"])
+    else:
+        text = filling.fill(text)
+    return Content(
+        text,
+        tuple(dict.fromkeys(name for name, _ in labels)),
+        properties=values_of(labels),
+        native=to_json(said).decode(),
+    )

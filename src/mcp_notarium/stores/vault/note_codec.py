@@ -23,9 +23,9 @@ from mcp_notarium.domain.lines import newline_of
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import UnfitContent
 from mcp_notarium.markup.front_block import STARTS, is_foreign, looks_like_block, text_start
+from mcp_notarium.markup.front_edit import change_tags
 from mcp_notarium.markup.front_matter import (
     NotUnderstood,
-    change_tags,
     read_aliases,
     read_created,
     read_tags,
