@@ -193,9 +193,7 @@ def _told(tool: Tool) -> str:
 
 def _fields(head: str, model: type[BaseModel]) -> str:
     schema = flat_schema(model, quiet=True)
-    demanded = {
-        name: "required" if head == "argument" else "always" for name in schema.get("required", ())
-    }
+    demanded = dict.fromkeys(schema.get("required", ()), "required" if head == "argument" else "always")
     rows = [
         (
             f"`{name}`",
