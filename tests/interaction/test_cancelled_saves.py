@@ -165,6 +165,17 @@ def test_what_is_called_off_when_it_is_answered_and_called_again_stands_once(tmp
         assert server.tool("save", text="a new note\n")["id"] != made["id"], "that one is meant"
 
 
+def test_an_id_means_the_call_that_has_had_it_last(tmp_path):
+    with Server(store_environment(tmp_path, "local")) as server:
+        note = server.tool("save", text="note\n")["id"]
+        line = {"id": note, "append": "- water"}
+        server.ask(call(7, "save", **line))
+        server.send(call("7", "list"))
+        call_off(server, 7)
+        server.tool("save", **line)
+        assert server.tool("get", id=note)["text"].count("water") == 2
+
+
 def test_a_line_that_reached_its_file_when_it_was_called_off_stands_once(tmp_path):
     (file := tmp_path / "vault" / "Log.md").parent.mkdir()
     with Server(store_environment(tmp_path, "vault", VAULT_PATH=str(file.parent))) as server:

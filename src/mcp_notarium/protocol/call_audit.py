@@ -103,10 +103,12 @@ class IncomingCall(Protocol):
         """Report progress; see ``CallContext``."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Kept:
     """Hold what a call has begun to save."""
 
+    key: object
+    """Of its request id; None if that means a later call by now."""
     digest: str
     steps: Steps
     until: float
@@ -121,7 +123,7 @@ class Recorder:
         self._early: deque[AuditEntry] = deque()
         self._lost = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._kept: dict[object, _Kept] = {}
+        self._kept: deque[_Kept] = deque(maxlen=_MOST_KEPT)
         holder.on_open = self._hand_over
 
     @property
@@ -130,24 +132,35 @@ class Recorder:
         app = self._holder.opened
         return None if app is None else app.audit
 
+    def see_request(self, request_id: RequestId) -> None:
+        """Learn of a request that has come: from now on its id means no earlier call."""
+        self._mark(request_id, is_taken_back=False)
+
     def take_back(self, request_id: RequestId) -> None:
         """Learn that the client has taken a call back, also one that was answered meanwhile."""
-        if kept := self._kept.get(id_key(request_id)):
-            kept.is_taken_back = True
+        self._mark(request_id, is_taken_back=True)
+
+    def _mark(self, request_id: RequestId, *, is_taken_back: bool) -> None:
+        key = id_key(request_id)
+        for one in self._kept:
+            if one.key == key:
+                one.is_taken_back |= is_taken_back
+                one.key = key if is_taken_back else None
 
     def see_change(self, request_id: RequestId | None, digest: str, steps: Steps) -> Steps | None:
         """Learn of a call that may change something; return the saves of the same call that was taken back lately."""
         now = asyncio.get_running_loop().time()
         same = (
-            key
-            for key, one in self._kept.items()
+            one
+            for one in self._kept
             if one.is_taken_back and one.digest == digest and now < one.until
         )
-        earlier = self._kept.pop(next(same, None), None)
+        earlier = next(same, None)
+        if earlier is not None:
+            self._kept.remove(earlier)
         if request_id is not None:
-            self._kept[id_key(request_id)] = _Kept(digest, steps, now + _KEPT_SECONDS)
-            for key in list(self._kept)[:-_MOST_KEPT]:
-                del self._kept[key]
+            kept = _Kept(id_key(request_id), digest, steps, now + _KEPT_SECONDS)
+            self._kept.append(kept)
         return earlier.steps if earlier else None
 
     def keep(self, entry: AuditEntry) -> None:

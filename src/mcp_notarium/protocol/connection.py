@@ -205,6 +205,8 @@ class Connection:
         self._swallowed: RequestId | None = None
         self._waiting: deque[_Waiting] = deque()
         self._open_calls: dict[object, list[int]] = {}  # the sizes of the requests of this id
+        self.on_request: Callable[[RequestId], None] = lambda _request_id: None
+        """Hears of each request when it is read."""
         self.on_cancelled: Callable[[RequestId], None] = lambda _request_id: None
         """Hears of each request that is cancelled, also if it was answered meanwhile, before what comes next is read."""
         self.stays = False
@@ -259,6 +261,7 @@ class Connection:
 
     def _request(self, message: Json, size: int) -> bytes:
         request_id, method = message["id"], message["method"]
+        self.on_request(request_id)
         params = message.get("params", {})
         meta = params.get("_meta")
         form = _form_of(method, meta)

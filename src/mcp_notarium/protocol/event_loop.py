@@ -357,6 +357,7 @@ def run(
         toolset = find_toolset(config.toolset).prefixed(config.tool_prefix)
         toolset = toolset.permitted(config.policy, config.store.lacking)
         pipeline = CallPipeline(holder, toolset, flow=flow)
+        connection.on_request = pipeline.recorder.see_request
         connection.on_cancelled = pipeline.recorder.take_back
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(holder.keep)
