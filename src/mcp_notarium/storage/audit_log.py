@@ -365,12 +365,17 @@ class Steps:
     def __init__(self) -> None:
         self.made: list[Step] = []
         self.earlier: Steps | None = None
+        self.repeats = False
+        """The save that was begun last was begun by an earlier call."""
 
     def next(self) -> Step:
-        """Begin a save: the one that the earlier call has begun in its place, if any."""
-        before = self.earlier.made[len(self.made) :] if self.earlier else []
-        self.made += before[:1] or [Step()]
-        return self.made[-1]
+        """Begin a save: the one that an earlier call has begun in its place, if any."""
+        at, before = len(self.made), self.earlier
+        while before is not None and len(before.made) <= at:  # it was taken back before that
+            before = before.earlier
+        self.made.append(before.made[at] if before else Step())
+        self.repeats = self.made[at].draft is not None
+        return self.made[at]
 
     def see_stored(self, result: Any, etag: str | None) -> None:
         """Learn how the save that was begun last has ended."""

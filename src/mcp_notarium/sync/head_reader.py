@@ -124,7 +124,7 @@ class HeadReader:
             sent=write.content,
             wanted=write.content,
             taken=self._journal.is_taken(head),
-            repeated=bool(asked.act and asked.act.steps.earlier),
+            repeated=asked.act is not None and asked.act.steps.repeats,
         )
         view = view.holding(held)
         if held not in (Held.BASE, Held.MERGEABLE):

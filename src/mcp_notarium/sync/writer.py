@@ -210,6 +210,8 @@ class Writer:
         if not self._store.traits.in_database:
             resumed = await self.replay.resume_creation(content, act)
             if resumed is not None:
+                if act is not None:
+                    act.steps.see_stored(resumed, self._cache.notes.etag(resumed.note_id))
                 return resumed
         write_id = uuid.uuid4().hex
         for number in range(MOST_IDS):
@@ -236,12 +238,17 @@ class Writer:
         raise changed_error(write.note_id, self._cache.shown(write.note_id))
 
     def find_saved(self, step: Step) -> Saved | None:
-        """Return what a step of an earlier call has saved, if the note still is what that made of it, or is the new one; else None."""
+        """Return what a step of an earlier call has saved, if the note still is what that made of it, or is the new one; else None.
+
+        A new one that was put into the trash since is none.
+        """
         new, result = step.draft.note is None, step.result
         if result is None:
             return None
         unchanged = self._cache.notes.etag(result.note_id) == step.etag
-        stands = self.replay.can_answer(result) if new else unchanged
+        note = self._cache.shown(result.note_id)
+        trashed = new and not unchanged and note is not None and note.trash
+        stands = self.replay.can_answer(result) and not trashed if new else unchanged
         return self._answer(result, step.draft.content, created=new) if stands else None
 
     def _answer(self, result: WriteResult, content: Content, *, created: bool = False) -> Saved:

@@ -5,10 +5,12 @@ import asyncio
 import pytest
 
 from mcp_notarium.audit.chain import OPEN, AuditEntry
+from mcp_notarium.errors import OutcomeUnknown
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.stores.contract import Retry
 from mcp_notarium.tools.catalog import NOTARIUM
 from support.long import LONG
+from support.memory_client import Fault
 from support.tool_harness import Caller, ToolHarness
 
 TOOLS = NOTARIUM.by_name()
@@ -150,11 +152,11 @@ def test_a_line_that_was_saved_before_its_call_was_taken_back_stands_once(tmp_pa
         harness = await begun(tmp_path)
         handle, append = TOOLS["save"].handle, {"id": "plain", "append": "more"}
         request = TOOLS["save"].request.model_validate(append)
-        first, again = recorded(harness), recorded(harness)
+        first, second, again = recorded(harness), recorded(harness), recorded(harness)
         await handle(harness.app, request, first)
         harness.store.edit("plain", lambda _: theirs)
         await harness.sync()
-        again.steps.earlier = first.steps
+        second.steps.earlier, again.steps.earlier = first.steps, second.steps  # it saved nothing
         answer = await handle(harness.app, request, again)
         assert "more" in str(answer.changed)
         harness.close()
@@ -162,3 +164,23 @@ def test_a_line_that_was_saved_before_its_call_was_taken_back_stands_once(tmp_pa
 
     wanted = theirs if "more" in theirs else "x\nmore\n"
     assert asyncio.run(scenario()) == wanted
+
+
+def test_a_new_note_that_was_in_doubt_and_found_when_its_call_was_taken_back_is_one(tmp_path):
+    async def scenario():
+        harness = await begun(tmp_path)
+        handle, request = (
+            TOOLS["save"].handle,
+            TOOLS["save"].request.model_validate({"text": "n\n"}),
+        )
+        harness.remote.faults.plan(Fault.LOST_ANSWER, on="push")
+        with pytest.raises(OutcomeUnknown):
+            await handle(harness.app, request, recorded(harness))
+        found, again = recorded(harness), recorded(harness)
+        await handle(harness.app, request, found)
+        again.steps.earlier = found.steps
+        await handle(harness.app, request, again)
+        harness.close()
+        return [text for text, *_ in contents(harness)]
+
+    assert asyncio.run(scenario()).count("n\n") == 1
