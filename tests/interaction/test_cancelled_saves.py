@@ -165,6 +165,28 @@ def test_what_is_called_off_when_it_is_answered_and_called_again_stands_once(tmp
         assert server.tool("save", text="a new note\n")["id"] != made["id"], "that one is meant"
 
 
+@pytest.mark.parametrize("store", ["local", "vault"])
+def test_what_was_changed_since_and_is_called_again_is_left_to_the_caller(tmp_path, store):
+    (folder := tmp_path / "vault").mkdir()
+    with Server(store_environment(tmp_path, store, VAULT_PATH=str(folder))) as server:
+        note = server.tool("save", text="note\n")["id"]
+        line = {"id": note, "append": "- water"}
+        server.ask(call("first", "save", **line))
+        call_off(server, "first")
+        server.tool("save", id=note, find="- water", replace="- water (2l)")
+        refused = server.error("save", **line)
+        assert refused["subcategory"] == "conflict"
+        assert server.tool("get", id=note)["text"].count("water") == 1
+        server.tool("save", **line)
+        assert server.tool("get", id=note)["text"].count("water") == 2, "that one is meant"
+        made = server.ask(call("first", "save", text="new\n"))["result"]["structuredContent"]
+        call_off(server, "first")
+        named = {"id": made["id"], "local_version": made["local_version"]}
+        if store == "local":
+            server.tool("manage", action="trash", **named)
+            assert server.tool("save", text="new\n")["id"] != made["id"], "that one is in the trash"
+
+
 def test_an_id_means_the_call_that_has_had_it_last(tmp_path):
     with Server(store_environment(tmp_path, "local")) as server:
         note = server.tool("save", text="note\n")["id"]

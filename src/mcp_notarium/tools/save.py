@@ -181,7 +181,8 @@ async def carry_out(
     """Save what ``drafting`` makes, if everybody agrees; return the note, and None if it was so already.
 
     ``exact``: it is merged with nothing; see :meth:`Writer.save`. ``before`` is called right before the write.
-    What the same call was about to save before it was taken back is saved over what it was made from, so that it stands once.
+    What the same call was about to save before it was taken back is saved over what it was made from, so that it stands once:
+    what was stored then is merged with nothing.
     """
     step = call.steps.next()
     if (done := _find_saved(app, step)) is not None:
@@ -215,7 +216,9 @@ async def carry_out(
             try:
                 saved = await _save(app, draft, call, step, exact=exact, before=before)
             except VersionConflict as error:
-                if attempt == _ATTEMPTS or exact or not draft.may_follow:
+                # What was begun before has perhaps arrived, and was changed since: the caller decides.
+                ends = attempt == _ATTEMPTS or exact or begun is not drafting
+                if ends or not draft.may_follow:
                     raise _with_overlaps(app, error, draft, exact=exact) from None
                 draft = await _draft_in_step(app, drafting, call)
             else:
@@ -251,7 +254,8 @@ async def _save(
             content=draft.content,
             act=call.act,
             # defence: agreed-is-not-merged -asks
-            exact=exact or draft.loses or bool(draft.asks),
+            # defence: done-is-not-merged-again -step
+            exact=exact or draft.loses or bool(draft.asks) or step.result is not None,
             keeps=not draft.loses and call.client is not None,
             links=draft.elsewhere.links,
             canvases=draft.elsewhere.canvases,
@@ -270,7 +274,10 @@ async def _draft_as_before(app: App, made: Draft) -> Draft:
     """Return a draft that was made before, of its note by the id that it has now."""
     if made.note is None:
         return made
-    return replace(made, note=replace(made.note, id=(await find_note(app, made.note.id)).id))
+    note = await find_note(app, made.note.id)
+    if note.content != made.note.content:
+        note = replace(made.note, id=note.id)
+    return replace(made, note=note)
 
 
 async def _draft_in_step(
