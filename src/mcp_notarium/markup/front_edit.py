@@ -35,7 +35,7 @@ _MOST_TIMES = 100
 """A tag that more items name is not removed: the block is read again for each."""
 _BLANK_LINES = re.compile(r"(?:[ \t]*\r?\n)+")
 _LITERAL = re.compile(r"\|[+-]?(?=[ \t]*(?:#[^\n]*)?\r?\n(?:[ \t]*\r?\n)*(?P<indent> +))")
-_DASH = re.compile(r" *-[ \t]+")
+_DASH = re.compile(r" *-[ \t]*")
 
 
 _UNPRINTABLE = re.compile('[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff"\\\\]')
@@ -345,7 +345,8 @@ def _change_lines(text: str, entry: Entry, first: int, last: int, new: list[str]
     dashes = [text[begin:start] for begin, (start, _) in zip(starts, places, strict=True)]
     if not all(map(_DASH.fullmatch, dashes)):
         return None
-    lines = "".join(dashes[0] + put + newline_of(text) for put in new)
+    dash = dashes[0] if dashes[0][-1] != "-" else f"{dashes[0]} "  # that of an empty item
+    lines = "".join(dash + put + newline_of(text) for put in new)
     ends = [_next_line(text, end) for _, end in places]
     if len(middle) == len(places) and not new and entry.colon is not None:
         for begin, end in reversed([*zip(starts, ends, strict=True)]):

@@ -24,3 +24,10 @@ def test_a_tag_takes_the_place_of_another_where_that_stands_alone() -> None:
     text = "---\ntags: ['a b', a]\n---\n"
     changed = change_tags(text, added=["c"], removed=["a"], replaced={"a": "c"})
     assert changed == "---\ntags: [b, c]\n---\n"
+
+
+@pytest.mark.parametrize("empty", ["  -\n", "  - \n", "  - # later\n"])
+def test_an_empty_item_stays_as_it_is_written_with_the_comments_beside_it(empty):
+    text = f"---\ntags:\n{empty}  - a # first\n  # between\n  - b\n---\n"
+    changed = change_tags(text, added=["c"], removed=["a"])
+    assert changed == text.replace("  - a # first\n", "").replace("  - b\n", "  - b\n  - c\n")
