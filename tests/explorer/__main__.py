@@ -149,7 +149,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--digests", action="store_true", help="print what a run came to, as a hash"
     )
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.exhaustive and args.world and args.world not in SMALL:
+        parser.error(f"with --exhaustive the world is one of: {'; '.join(SMALL)}")
+    return args
 
 
 if __name__ == "__main__":

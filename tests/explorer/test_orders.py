@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Sequence
 
 import pytest
 
+from explorer.__main__ import main
 from explorer.breaks import BREAKS
 from explorer.choices import KILL
 from explorer.orders import EveryOrder, Scope
@@ -119,3 +121,12 @@ def test_a_break_that_all_orders_show_is_shown_by_those_that_are_played(
     some = {one.kind for one in every_order(world)}
     assert some == every != {""}
     forget_loaded()
+
+
+def test_a_world_that_is_not_small_is_refused_with_the_names_of_those_that_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["explore", "--exhaustive", "--world", "simplenote"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "simplenote, edit the end, killed" in capsys.readouterr().err
