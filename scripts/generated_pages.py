@@ -193,7 +193,9 @@ def _told(tool: Tool) -> str:
 
 def _fields(head: str, model: type[BaseModel]) -> str:
     schema = flat_schema(model, quiet=True)
-    demanded = dict.fromkeys(schema.get("required", ()), "required" if head == "argument" else "always")
+    demanded = dict.fromkeys(
+        schema.get("required", ()), "required" if head == "argument" else "always"
+    )
     rows = [
         (
             f"`{name}`",
