@@ -303,7 +303,8 @@ def progress_message(text):
     async def report(_done, _total, message):
         said.append(message)
 
-    context = SimpleNamespace(session=SimpleNamespace(report_progress=report, client_params=None))
+    session = SimpleNamespace(report_progress=report, client_params=None)
+    context = SimpleNamespace(session=session, request_id=1)
     call = Call(context, SimpleNamespace(name="list", arguments=None))
     asyncio.run(call.progress(1, 2, text))
     _to_the_client(json.dumps(said))

@@ -35,6 +35,7 @@ class Call:
 
     tool: str
     arguments: dict[str, object]
+    request_id = None
     client = "test"
     decision = Decision.ALLOWED
     approval = ""

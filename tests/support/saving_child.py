@@ -28,6 +28,7 @@ class Call(Caller):
 
     arguments: dict[str, object]
     tool = "save"
+    request_id = None
     client = "test"
     decision = Decision.ALLOWED
     approval = ""

@@ -227,8 +227,8 @@ def settle(
     content, copies_theirs = held, False
     if displaced is not None and held == sent:
         content = displaced
-    elif displaced is not None and contains_change(base=base, sent=sent, stored=held):
-        # Who wrote it has seen ours: merged with the base once more, ours would stand there twice.
+    elif displaced is not None and _is_over(held, base=base, sent=sent):
+        # Merged with the base once more, ours would stand there twice.
         ours = merge_content(base, sent, displaced)
         both = merge_content(sent, ours, held) if ours is not None else None
         return Repair(both or held, copies_theirs=both is None)
@@ -241,6 +241,12 @@ def settle(
     if doubtful and _change_same_place(base.text, sent.text, held.text):
         both = None
     return Repair(both or content, both is None, copies_theirs)
+
+
+def _is_over(held: Content, *, base: Content, sent: Content) -> bool:
+    """Tell whether who wrote ``held`` has seen what we sent: nothing of it is missing."""
+    fields = replace(held, text=sent.text) == sent
+    return fields and contains_change(base=base, sent=sent, stored=held)
 
 
 def _change_same_place(base: str, sent: str, held: str) -> bool:
