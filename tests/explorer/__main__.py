@@ -157,6 +157,8 @@ def _arguments() -> argparse.Namespace:
     args = parser.parse_args()
     if args.exhaustive and args.world and args.world not in SMALL:
         parser.error(f"with --exhaustive the world is one of: {'; '.join(SMALL)}")
+    if args.exhaustive and args.save:
+        parser.error("--save writes no order of --exhaustive, which plays the same again")
     return args
 
 

@@ -123,10 +123,20 @@ def test_a_break_that_all_orders_show_is_shown_by_those_that_are_played(
     forget_loaded()
 
 
-def test_a_world_that_is_not_small_is_refused_with_the_names_of_those_that_are(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (("--world", "simplenote"), "simplenote, edit the end, killed"),
+        (("--save", "schedule.json"), "writes no order"),
+    ],
+)
+def test_what_cannot_be_asked_of_every_order_is_refused_in_words(
+    more: tuple[str, str],
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["explore", "--exhaustive", "--world", "simplenote"])
+    monkeypatch.setattr(sys, "argv", ["explore", "--exhaustive", *more])
     with pytest.raises(SystemExit):
         main()
-    assert "simplenote, edit the end, killed" in capsys.readouterr().err
+    assert told in " ".join(capsys.readouterr().err.split())
