@@ -120,7 +120,12 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./scripts/explore", description=__doc__)
     parser.add_argument("--seconds", type=float, default=20.0, help="how long (20)")
     parser.add_argument("--seed", default="0", help="other schedules under another seed")
-    parser.add_argument("--world", choices=[*WORLDS, *SMALL], help="only this one")
+    parser.add_argument(
+        "--world",
+        choices=[*WORLDS, *SMALL],
+        metavar="NAME",
+        help=f"only this one: {'; '.join(WORLDS)}; with --exhaustive: {'; '.join(SMALL)}",
+    )
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, help="processes (one a processor)"
     )
@@ -149,7 +154,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--digests", action="store_true", help="print what a run came to, as a hash"
     )
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.exhaustive and args.world and args.world not in SMALL:
+        parser.error(f"with --exhaustive the world is one of: {'; '.join(SMALL)}")
+    if args.exhaustive and args.save:
+        parser.error("--save writes no order of --exhaustive, which plays the same again")
+    return args
 
 
 if __name__ == "__main__":

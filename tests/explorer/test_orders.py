@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Sequence
 
 import pytest
 
+from explorer.__main__ import main
 from explorer.breaks import BREAKS
 from explorer.choices import KILL
 from explorer.orders import EveryOrder, Scope
@@ -119,3 +121,22 @@ def test_a_break_that_all_orders_show_is_shown_by_those_that_are_played(
     some = {one.kind for one in every_order(world)}
     assert some == every != {""}
     forget_loaded()
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (("--world", "simplenote"), "simplenote, edit the end, killed"),
+        (("--save", "schedule.json"), "writes no order"),
+    ],
+)
+def test_what_cannot_be_asked_of_every_order_is_refused_in_words(
+    more: tuple[str, str],
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["explore", "--exhaustive", *more])
+    with pytest.raises(SystemExit):
+        main()
+    assert told in " ".join(capsys.readouterr().err.split())

@@ -182,6 +182,7 @@ class WriteCommit:
 
     def finish_arrived(self, write: PendingWrite, head: Revision | Tombstone) -> WriteResult:
         """Finish an entry that had arrived, or for which nothing is left to do."""
+        self._tag_changes.pop(write.write_id, None)
         own = isinstance(head, Revision) and self._is_made_by(write, head)
         self._journal.finish(write, storing=head, own=own)
         if isinstance(head, Tombstone):
@@ -383,6 +384,7 @@ class WriteCommit:
         not our very revision is taken for that, too, unless the store has taken ours as it was sent.
         """
         write, sent, answer = pushed.write, pushed.sent, pushed.answer
+        self._tag_changes.pop(write.write_id, None)
         rewritten, stored = now is not None and not pushed.own, now or answer.revision
         if (
             now is None and stored.content != sent

@@ -30,7 +30,7 @@ class Attempt(Enum):
 
     FIRST = "first"
     FOLLOWING = "following"
-    """Recorded together with the answer to another write, and not sent yet: a copy, a repair, a link."""
+    """Recorded together with another write or its answer, and not sent yet: a copy, a repair, a link."""
     REPEATED = "repeated"
     """Recorded and perhaps sent: after a crash, a lost answer or a restart, or by another server."""
     ANSWERED = "answered"
@@ -60,7 +60,7 @@ class Fact(Enum):
     EXACT = "exact"
     """Its caller or a person has agreed to this content, and to no other."""
     HIDDEN = "hidden"
-    """The policy hides what the store holds, or would hide what comes of a merge."""
+    """The policy would hide what comes of a merge."""
     KEPT = "its text is kept"
     """It needs no copy: it is one, it has one, the text is elsewhere too, or the write is known to have arrived."""
     LACKING = "it has cost the note something"
@@ -136,7 +136,7 @@ DECISIONS = (
     Decision(_CREATE, _FOLLOWING, Held.TAKEN, None, Step.NEW_ID, "another note has the name of the copy"),
     Decision(_CREATE, _FOLLOWING, Held.REFUSING, None, Step.REJECT, "a text that the store can hold nowhere"),
     Decision(_CREATE, _REPEATED, Held.NOTHING, Fact.KEPT, Step.DONE, "it had arrived, and was removed since"),
-    Decision(_CREATE, _REPEATED, Held.NOTHING, None, Step.PUSH, "it never arrived"),
+    Decision(_CREATE, _REPEATED, Held.NOTHING, None, Step.PUSH, "it never arrived, as far as anybody can tell"),
     Decision(_CREATE, _REPEATED, Held.OURS, None, Step.DONE, "it has arrived"),
     Decision(_CREATE, _REPEATED, Held.PART, None, Step.PUSH, "the note was made, and then the connection was lost: the rest"),
     Decision(_CREATE, _REPEATED, Held.MERGEABLE, None, Step.DONE, "it has arrived, and was edited since: nobody else makes this id"),

@@ -227,6 +227,9 @@ def test_tags_of_others_that_ours_replaced_are_put_back(client, store):
     assert saved.merged
     assert set(saved.note.tags) == {"old", "theirs", "mine"}
     assert client.contents() == store.contents()
+    assert not client.writer._attempt._commit._tag_changes, (
+        "nothing is kept of a repair that is done"
+    )
 
 
 @pytest.mark.parametrize("traits", [LIKE_SIMPERIUM, LIKE_EXAMPLE], ids=["merges", "overwrites"])
