@@ -141,7 +141,7 @@ class Client:
         if message.get("method") == "elicitation/create":
             agrees = {"action": "accept", "content": {"confirm": True}}
             self._send(id=message["id"], result=agrees)
-        elif message.get("id") in self._waiting:
+        elif message.get("id") in self._waiting and "result" in message:  # else the server ends
             call = self._waiting[message["id"]]
             call.answer = message["result"]
             call.go_on()

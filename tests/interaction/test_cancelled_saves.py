@@ -41,7 +41,9 @@ def call_off(talker, *ids):
     for request_id in ids:
         message = {"jsonrpc": "2.0", "method": method, "params": {"requestId": request_id}}
         talker.send(message)
-    talker.ask({"jsonrpc": "2.0", "id": "heard", "method": "ping"})
+    talker.send({"jsonrpc": "2.0", "id": "heard", "method": "ping"})
+    while talker.receive().get("id") != "heard":
+        pass
 
 
 def saved(talker):

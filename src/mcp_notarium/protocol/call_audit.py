@@ -9,6 +9,8 @@ digest, notes their ids, and a name or id that is not one of ours is left out.
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import time
 from collections import deque
 from dataclasses import dataclass, replace
@@ -109,10 +111,17 @@ class _Kept:
 
     key: object
     """Of its request id; None if that means a later call by now."""
-    digest: str
+    digest: bytes
     steps: Steps
     until: float
     is_taken_back: bool = False
+
+
+def _hash_of(call: IncomingCall) -> bytes:
+    """Return what tells a call from others; the digest of a record does not where there is no key."""
+    return hashlib.blake2b(
+        json.dumps([call.tool, call.arguments], sort_keys=True).encode()
+    ).digest()
 
 
 class Recorder:
@@ -147,7 +156,7 @@ class Recorder:
                 one.is_taken_back |= is_taken_back
                 one.key = key if is_taken_back else None
 
-    def see_change(self, request_id: RequestId | None, digest: str, steps: Steps) -> Steps | None:
+    def see_change(self, request_id: RequestId | None, digest: bytes, steps: Steps) -> Steps | None:
         """Learn of a call that may change something; return the saves of the same call that was taken back lately."""
         now = asyncio.get_running_loop().time()
         same = (
@@ -274,10 +283,9 @@ class Recording:
         self._decision, self._outcome = Decision.ALLOWED, UNKNOWN
         self._act = Act(log, lambda: self._entry(log, outcome=OPEN), self.steps)
         if changes:
-            self._digest = log.digest(self._call.tool, self._call.arguments)
             # defence: repeated-call-stands-once =None
             self.steps.earlier = self._recorder.see_change(
-                self._call.request_id, self._digest, self.steps
+                self._call.request_id, _hash_of(self._call), self.steps
             )
         self._asked = next(iter(named_notes(request).values()), None)
         action = getattr(request, "action", None)

@@ -403,12 +403,12 @@ async def test_call_that_is_cancelled_is_recorded_with_what_became_of_it(
 @pytest.mark.parametrize(
     ("others", "taken_back", "again", "seconds", "known"),
     [
-        (0, "7", "same", 600.0, True),
-        (15, 7, "same", 600.0, True),
-        (16, 7, "same", 600.0, False),
-        (0, 8, "same", 600.0, False),
-        (0, 7, "other", 600.0, False),
-        (0, 7, "same", 0.0, False),
+        (0, "7", b"same", 600.0, True),
+        (15, 7, b"same", 600.0, True),
+        (16, 7, b"same", 600.0, False),
+        (0, 8, b"same", 600.0, False),
+        (0, 7, b"other", 600.0, False),
+        (0, 7, b"same", 0.0, False),
     ],
 )
 async def test_call_that_was_taken_back_lately_is_known_once_if_it_comes_again(  # noqa: PLR0917 - a row of the table
@@ -416,9 +416,9 @@ async def test_call_that_was_taken_back_lately_is_known_once_if_it_comes_again( 
 ):
     monkeypatch.setattr(call_audit, "_KEPT_SECONDS", seconds)
     recorder, steps = call_audit.Recorder(AppHolder(None, report=print)), Steps()
-    assert recorder.see_change(7, "same", steps) is None
+    assert recorder.see_change(7, b"same", steps) is None
     for number in range(others):
-        recorder.see_change(f"other {number}", "another", Steps())
+        recorder.see_change(f"other {number}", b"another", Steps())
     recorder.take_back(taken_back)
     assert recorder.see_change(9, again, Steps()) is (steps if known else None)
     assert recorder.see_change(9, again, Steps()) is None
