@@ -386,15 +386,17 @@ class Oracle:
         """Return the ids of the writes that an act has begun."""
         return {one for one, (_, known) in self._begun.items() if known == digest}
 
-    def see_taken_back(self, server: Server, tool: str, arguments: dict[str, Any]) -> None:
-        """Learn that a call was taken back: an undo may take what it adds, if that comes."""
+    def see_taken_back(
+        self, server: Server, tool: str, arguments: dict[str, Any], *, late: bool
+    ) -> None:
+        """Learn that a call was taken back: an undo may take what it adds, if that comes. ``late``: it was answered by then."""
         given = words_of(" ".join(one for one in arguments.values() if isinstance(one, str)))
         ours = {one for one in given if self.authors.get(one) == server.name}
         new = sorted(ours - self.promised.keys(), key=lambda one: int(one.lstrip(server.name)))
         digest, note_id = server.app.audit.digest(tool, arguments), arguments.get("id")
         is_change = tool == "save" and note_id in server.app.cache.notes.etags()
         # A file is kept before its note is saved: its act may have begun, and be taken back between both.
-        is_change = is_change and "file" not in arguments
+        is_change = is_change and "file" not in arguments and not late
         server.saves.clear()
         self.taken_back.append((server, digest, new[-1] if new else "", is_change))
         if new and isinstance(note_id, str):

@@ -349,7 +349,7 @@ class Server:
             try:
                 told = await self.client.call(tool, arguments, how)
             except TakenBack:
-                self.world.oracle.see_taken_back(self, tool, arguments)
+                self.world.oracle.see_taken_back(self, tool, arguments, late=how == "late")
                 # A note that is gone is not deleted once more, and nobody promises that.
                 removes = arguments.get("action") == "delete_permanently"
                 if how not in ("repeats", "late") or removes:
