@@ -51,7 +51,7 @@ def _turns(args: dict[str, Any]) -> Iterator[Sequence[Callable[[], Outcome]]]:
     seed, first, most = args["seed"], args["first"], args["most"]
     numbers = range(first, first + most)
     seeds = (partial(seeded, world, seed, number) for number in numbers for world in worlds)
-    near = (partial(neighbour, one, seed, at) for at in numbers for one in kept)
+    near = (partial(neighbour, one, seed, at) for at in (numbers if kept else ()) for one in kept)
     while pair := list(itertools.islice(seeds, 2)):
         yield [*pair, *itertools.islice(near, 1)]
 
