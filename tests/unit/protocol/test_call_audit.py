@@ -424,18 +424,6 @@ async def test_call_that_was_taken_back_lately_is_known_once_if_it_comes_again( 
     assert recorder.see_change(9, again, Steps()) is None
 
 
-def test_save_is_the_one_that_an_earlier_call_has_begun_however_many_were_taken_back():
-    first, second, third = Steps(), Steps(), Steps()
-    second.earlier, third.earlier = first, second
-    begun = first.next()
-    assert (third.next(), third.repeats) == (begun, False)
-    begun.draft = "what is to be saved"
-    again = Steps()
-    again.earlier = second
-    assert (again.next(), again.repeats) == (begun, True)
-    assert again.next() not in first.made
-
-
 async def test_change_that_changes_nothing_is_one_record(harness):
     harness.store.put(NOTE, "old")
     await harness.sync()

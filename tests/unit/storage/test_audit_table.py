@@ -12,7 +12,7 @@ from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, NotRecorded, RollbackSeen
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import audit_log
-from mcp_notarium.storage.audit_log import MOST_WAITING, Act, AuditLog, AuditTable
+from mcp_notarium.storage.audit_log import MOST_WAITING, Act, AuditLog, AuditTable, Steps
 from support import cache_room, corpus
 
 KEYS = AuditKeys(Secret(b"c" * 32), Secret(b"d" * 32), Secret(b"a" * 32))
@@ -573,3 +573,15 @@ def test_outcome_that_cannot_be_stored_now_comes_later_and_lost_reads_are_counte
     assert records[0].facts == '{"not_recorded":3}'
     assert records[-1].act == "tool.save"
     assert audit_log.table.verify(anchored=None).whole
+
+
+def test_save_is_the_one_that_an_earlier_call_has_begun_however_many_were_taken_back():
+    first, second, third = Steps(), Steps(), Steps()
+    second.earlier, third.earlier = first, second
+    begun = first.next()
+    assert (third.next(), third.repeats) == (begun, False)
+    begun.draft = "what is to be saved"
+    again = Steps()
+    again.earlier = second
+    assert (again.next(), again.repeats) == (begun, True)
+    assert again.next() not in first.made
