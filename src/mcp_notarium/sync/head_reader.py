@@ -338,7 +338,8 @@ class HeadReader:
         write, kind, attempt = view.write, view.write.kind, view.case.attempt
         first, repeated = attempt is Attempt.FIRST, attempt is Attempt.REPEATED
         view = replace(view, error=error)
-        if kind is WriteKind.DELETE and isinstance(error, VersionConflict | StoreRejected):
+        met = VersionConflict | StoreRejected | NoteNotFound
+        if kind is WriteKind.DELETE and isinstance(error, met):
             return await self._look_after_refused_removal(view)
         if isinstance(error, IdTaken) and (kind is WriteKind.CREATE or first or repeated):
             came = kind is WriteKind.CREATE and repeated and isinstance(view.head, Tombstone)

@@ -53,6 +53,7 @@ from mcp_notarium.sync.write_decisions import (
     Asked,
     Attempt,
     Case,
+    Fact,
     Held,
     Step,
     View,
@@ -335,8 +336,7 @@ class WriteAttempt:
                 await self._store.delete(
                     write.note_id, etag=write.base_etag or "", write_id=write.write_id
                 )
-            self._commit.finish(write, Tombstone(write.note_id))
-            return Committed(WriteResult(WriteOutcome.STORED, write.note_id))
+            return self._commit.commit_removal(write)
         with self._sending(write):
             if self._guarded_by_us and not self._store.traits.compares:
                 await self._require_base(write)
@@ -419,16 +419,23 @@ class WriteAttempt:
         return replace(result, relinked=sent, waiting=waiting)
 
     def create_all(self, writes: Sequence[PendingWrite]) -> list[NotariumError | None]:
-        """Store CREATEs in one transaction; return for each why it was not taken, None if it was."""
-        refused: list[NotariumError | None] = []
+        """Make notes of these very ids in one transaction; return for each why the table refuses it, None if it is made."""
+        errors: list[NotariumError | None] = []
+        asked = Asked(facts=frozenset({Fact.FIXED}))
         with self._transaction(None):  # defence: import-whole-transactions
             for write in writes:
+                view = View(
+                    write, Case(write.kind, Attempt.FIRST, Held.NOTHING, asked.facts), asked
+                )
                 try:
                     self._store_in_transaction(write, "", None)
-                    refused.append(None)
-                except (IdTaken, StoreRejected) as error:
-                    refused.append(error)
-        return refused
+                    errors.append(None)
+                except (IdTaken, StoreRejected) as refusal:
+                    try:
+                        run_at_once(self._meet_refusal(view, refusal))
+                    except NotariumError as error:
+                        errors.append(error)
+        return errors
 
     async def _store_with_us(self, view: View, asked: Asked) -> WriteResult:
         """Store, record and commit in one transaction, where the store is in the database: nothing can be in doubt."""

@@ -115,7 +115,7 @@ class WriteCommit:
             held, pushed = await self._look_over_others(pushed)
         else:
             held, pushed = await self._look_between(pushed)
-        match decide(Case(write.kind, Attempt.ANSWERED, held)):
+        match step := decide(Case(write.kind, Attempt.ANSWERED, held)):
             case Step.LOOK:
                 return _AGAIN
             case Step.GIVE_BACK:
@@ -125,7 +125,13 @@ class WriteCommit:
                 return self._settle(pushed) if over else await self._repair_merge(pushed)
         if isinstance(pushed.now, Tombstone):
             return self._accept_removal(pushed, pushed.now)
-        return await self._accept(pushed, pushed.now)
+        return await self._accept(pushed, pushed.now, copies=step is Step.COPY)
+
+    def commit_removal(self, write: PendingWrite) -> Committed:
+        """Commit that the store has no such note any more, by this DELETE or by another removal."""
+        if decide(Case(write.kind, Attempt.ANSWERED, Held.NOTHING)) is Step.DONE:
+            self.finish(write, Tombstone(write.note_id))
+        return Committed(WriteResult(WriteOutcome.STORED, write.note_id))
 
     async def _look_between(self, pushed: _Pushed) -> tuple[Held, _Pushed]:
         """Name what an answer shows of a store that compares or merges, and what came after our base."""
@@ -157,9 +163,14 @@ class WriteCommit:
         if isinstance(now, Tombstone):
             return Held.NOTHING, pushed
         own = now.etag == answer.revision.etag and (answer.alone or now.content == sent)
-        ours = own or write.repair or same_but_blanks(sent, now.content)
-        held = Held.OURS if displaced is None and ours else Held.MET
-        return held, replace(pushed, own=own)
+        pushed = replace(pushed, own=own)
+        if displaced is None and (own or same_but_blanks(sent, now.content)):
+            return Held.OURS, pushed
+        if displaced is not None or not write.repair:
+            return Held.MET, pushed
+        stored = compare_stored(base=pushed.base, sent=sent, stored=now.content)
+        lost = stored is StoredAs.TEXT_LOST and not write.copied
+        return Held.CLASHING if lost else Held.OURS, pushed
 
     def keep_as_copy(self, view: View) -> Committed:
         """Keep the text in a conflict copy, and the note as the store has it."""
@@ -377,7 +388,9 @@ class WriteCommit:
                 added += [copy] if self._journal.add_copy(copy) else []
         return replace(_AGAIN, others=added)
 
-    async def _accept(self, pushed: _Pushed, now: Revision | None) -> Committed:
+    async def _accept(
+        self, pushed: _Pushed, now: Revision | None, *, copies: bool = False
+    ) -> Committed:
         """Commit an answer with nobody else's change between it and ours: make no repair, whatever it says.
 
         What differs is the store's rewriting of ours: a copy would be rewritten as well, a repair would never end. ``now`` that is
@@ -392,12 +405,6 @@ class WriteCommit:
             held = await self._read_again(stored)
             stored = held if isinstance(held, Revision) and held.etag == stored.etag else stored
         merged = rewritten and answer.alone and answer.revision.content == sent
-        lost = (
-            rewritten
-            and not same_but_blanks(sent, stored.content)
-            and compare_stored(base=pushed.base, sent=sent, stored=stored.content)
-            is StoredAs.TEXT_LOST
-        )
         result = WriteResult(
             WriteOutcome.STORED,
             stored.id,
@@ -408,8 +415,8 @@ class WriteCommit:
         own = pushed.own and answer.status is not PushStatus.UNCHANGED
         if rewritten:
             own = stored.etag == answer.revision.etag and answer.status is PushStatus.STORED
-        plan = Repair(stored.content, lost)
-        kept = self._store_answer(write, stored, plan, result=result, lost=lost, own=own)
+        plan = Repair(stored.content, copies)
+        kept = self._store_answer(write, stored, plan, result=result, lost=copies, own=own)
         return kept or (_AGAIN if rewritten else Committed(result))
 
     async def _repair_merge(self, pushed: _Pushed) -> Committed:

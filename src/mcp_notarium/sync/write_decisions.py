@@ -117,8 +117,8 @@ class Decision:
 
     def covers(self, case: Case) -> bool:
         """Tell whether the row is about this case."""
-        same = (self.attempt, self.held) == (case.attempt, case.held)
-        same = same and self.kind in (None, case.kind)
+        kind = self.kind or (case.kind if case.kind is not WriteKind.DELETE else None)
+        same = (kind, self.attempt, self.held) == (case.kind, case.attempt, case.held)
         return same and (self.fact is None or self.fact in case.facts)
 
 
@@ -173,6 +173,7 @@ DECISIONS = (
     Decision(_UPDATE, _REPEATED, Held.REFUSING, None, Step.REJECT, "nobody to ask: the user sees it"),
     Decision(None, _ANSWERED, Held.OURS, None, Step.DONE, "nobody else has written: kept as the store has it"),
     Decision(None, _ANSWERED, Held.MET, None, Step.MEND, "the store has merged both, or one has overwritten the other"),
+    Decision(_UPDATE, _ANSWERED, Held.CLASHING, None, Step.COPY, "written over a repair: no second one, but our text is kept"),
     Decision(None, _ANSWERED, Held.NOTHING, None, Step.DONE, "removed right after it"),
     Decision(None, _ANSWERED, Held.TAKEN, None, Step.GIVE_BACK, "another note had got the id right before it, and was overwritten"),
     Decision(None, _ANSWERED, Held.SINCE, None, Step.LOOK, "nothing to change, says the store, and lacks some of it"),
@@ -187,6 +188,7 @@ DECISIONS = (
     Decision(_DELETE, _REPEATED, Held.CLASHING, None, Step.DROP, "changed since: what they wrote stays"),
     Decision(_DELETE, _REPEATED, Held.SINCE, None, Step.LOOK, "somebody has written right before it"),
     Decision(_DELETE, _REPEATED, Held.REFUSING, None, Step.DROP, "it stays, and the user sees it"),
+    Decision(_DELETE, _ANSWERED, Held.NOTHING, None, Step.DONE, "it is gone, by this removal or another one"),
 )
 # fmt: on
 """The whole decision: the first row that covers a case. A case that no row covers cannot occur."""

@@ -169,9 +169,7 @@ class Writer:
         errors = self._attempt.create_all(writes)
         hidden = (self._cache.notes.etag(write.note_id) is None for write in writes)
         return [
-            add_outcome(error, NOT_SAVED)
-            if error
-            else (out_of_sight_error(write.note_id, stored=True) if gone else None)
+            error or (out_of_sight_error(write.note_id, stored=True) if gone else None)
             for write, error, gone in zip(writes, errors, hidden, strict=True)
         ]
 

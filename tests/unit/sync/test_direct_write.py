@@ -211,6 +211,19 @@ def test_a_new_note_never_takes_the_id_of_another_hidden_ones_included(clients):
     assert OtherProcess(client.cache).contents()["deadbeef"].text == "secret"
 
 
+def test_of_many_new_notes_one_whose_id_is_taken_is_refused_as_a_single_one_is(client):
+    OtherProcess(client.cache).put("deadbeef", "theirs")
+    new = [("deadbeef", Content("ours")), ("0badcafe", Content("new"))]
+    refused, made = client.writer.create_all(new)
+    with pytest.raises(VersionConflict) as caught:
+        asyncio.run(client.writer.revive(*new[0]))
+    assert made is None
+    assert refused.to_dict() == caught.value.to_dict()
+    assert refused.message.endswith("nothing was saved")
+    texts = {one: note.text for one, note in OtherProcess(client.cache).contents().items()}
+    assert texts == {"deadbeef": "theirs", "0badcafe": "new"}
+
+
 def test_ids_have_eight_hex_digits_and_another_one_for_each_attempt():
     store = LocalStore(None)
     ids = [store.new_id(Content("x"), seed="s", attempt=attempt) for attempt in range(20)]

@@ -471,6 +471,7 @@ def test_an_edit_that_comes_over_a_repair_is_not_called_the_stores_own(clients, 
     saved = asyncio.run(scenario())
     assert (saved.merged, saved.differs) == (True, "")
     assert saved.note.text == store.text("n1") == BASE.replace("one", "ONE") + "later\n"
+    assert store.text(saved.copy_id).endswith(BASE.replace("one", "ONE") + "theirs\n")
 
 
 def test_a_creation_that_was_in_doubt_is_made_anew_once_its_note_has_changed(clients, store):

@@ -58,6 +58,7 @@ REACHES = (
     "test_journal_replay.py::test_what_the_store_refuses_for_good_is_kept_as_rejected_and_not_sent_again",
     "test_writer_saves.py::test_of_an_answer_that_alone_is_rewritten_nothing_stays",
     "test_writer_saves.py::test_tags_of_others_that_ours_replaced_are_put_back",
+    "test_unlike_stores.py::test_an_edit_that_comes_over_a_repair_is_not_called_the_stores_own",
     "test_displaced_texts.py::test_a_tag_that_was_displaced_makes_no_copy_of_a_removed_note",
     "test_renamed_notes.py::test_another_note_that_takes_the_name_right_before_the_push_is_put_back",
     "test_writer_saves.py::test_text_that_the_store_dropped_in_a_race_is_tried_again",
@@ -65,13 +66,14 @@ REACHES = (
     "test_writer_removes.py::test_a_note_already_gone_there_or_here_is_success",
     "test_displaced_texts.py::test_a_note_that_somebody_brought_back_is_not_removed_again[vault]",
     "test_direct_write.py::test_a_note_is_removed_from_the_trash_only_and_as_it_was_seen",
-    "test_renamed_hidden_notes.py::test_a_note_that_was_hidden_is_deleted_in_the_words_of_one_that_is_gone",
+    "test_entry_replay.py::test_a_removal_that_the_store_refuses_is_answered_with_its_reason",
     "test_revived_notes.py::test_a_removal_without_an_answer_is_finished_and_can_be_undone",
     "test_entry_replay.py::test_a_note_whose_removal_the_store_refuses_is_shown_and_not_removed_again",
     "test_displaced_texts.py::test_a_note_that_somebody_brought_back_is_not_removed_again[vault]",
     "test_entry_replay.py::test_an_edit_right_before_a_repeated_removal_stays",
     "test_entry_replay.py::test_an_edit_right_before_a_repeated_removal_stays",
     "test_entry_replay.py::test_a_note_whose_removal_the_store_refuses_is_shown_and_not_removed_again",
+    "test_writer_removes.py::test_a_note_already_gone_there_or_here_is_success",
 )
 """A test for each row, in the order of the rows."""
 
