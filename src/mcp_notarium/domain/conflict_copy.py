@@ -89,6 +89,11 @@ def same_but_blanks(one: Content, other: Content) -> bool:
     )
 
 
+def is_ours_rewritten(*, base: Content, sent: Content, stored: Content) -> bool:
+    """Tell whether a store holds what was sent, up to blanks; not of a change of blanks, which may never have arrived."""
+    return same_but_blanks(sent, stored) and not same_but_blanks(base, sent)
+
+
 def _without_blanks(text: str) -> str:
     return "".join(unicodedata.normalize("NFC", text).split())
 

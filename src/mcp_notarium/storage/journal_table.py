@@ -58,7 +58,7 @@ class JournalTable:
         return None if row is None else _write(row)
 
     def in_flight(self) -> list[PendingWrite]:
-        """Return the unfinished entries, oldest first, those that follow others last; never more than one of a note."""
+        """Return the unfinished entries, oldest first, those that follow others last; one of a note, but for new ones that wait for one name."""
         rows = self._db.rows(f"{_SELECT} WHERE state = 'in_flight' {_OLDEST_FIRST}")
         return [_write(row) for row in rows]
 

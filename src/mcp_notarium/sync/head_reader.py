@@ -13,8 +13,8 @@ from typing import cast
 from mcp_notarium.domain.conflict_copy import (
     contains_change,
     has_arrived_in_part,
+    is_ours_rewritten,
     plan_repair,
-    same_but_blanks,
 )
 from mcp_notarium.domain.merge import merge_content
 from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, Tombstone, WriteKind
@@ -52,6 +52,9 @@ _MOST_SINCE = 8
 
 class PerhapsRenamed(OutcomeUnknown):
     """Report an entry that must wait until a full listing has been compared, or another one is finished."""
+
+    def __init__(self, message: str, write: PendingWrite) -> None:
+        super().__init__(message, details={"id": write.note_id, "write_id": write.write_id})
 
 
 class HeadReader:
@@ -176,13 +179,10 @@ class HeadReader:
         """Read the note before a repeated attempt; see ``WriteAttempt.repeated``."""
         write, head, other = await self._find(view.write, listed=listed)
         if not listed and self._may_be_renamed(write, head):
-            raise PerhapsRenamed(
-                "the note is not under its name: a listing must tell whether it was renamed",
-                details={"id": write.note_id, "write_id": write.write_id},
-            )
+            raise PerhapsRenamed("a listing must tell whether the note was renamed", write)
         view = replace(view, write=write, head=head)
         if write.kind is WriteKind.UPDATE and (other or isinstance(head, Tombstone)):
-            kept = write.copied or self._has_answer(write) or not self._has_text_to_keep(write)
+            kept = write.copied or self.has_answer(write) or not self._has_text_to_keep(write)
             return view.but(Fact.KEPT) if kept else view
         if write.kind is WriteKind.DELETE:
             if other:
@@ -194,21 +194,24 @@ class HeadReader:
         else:
             view = await self._look_for_changed(view, cast("Revision", head))
         doubtful = view.case.held in (Held.NOTHING, Held.CLASHING)
-        return view.but(Fact.KEPT) if doubtful and self._has_answer(write) else view
+        return view.but(Fact.KEPT) if doubtful and self.has_answer(write) else view
 
-    def _has_answer(self, write: PendingWrite) -> bool:
+    def has_answer(self, write: PendingWrite) -> bool:
         """Tell whether a process that was too slow to keep the entry has stored the answer."""
         known = self._cache.notes.base(write.note_id)
-        same = known is not None and known.content == self._sent(write)
+        same = known is not None and known.content == self._journal.sent(write).content
         return same and self._base_of(write) is None
-
-    def _sent(self, write: PendingWrite) -> Content:
-        return self._store.revision_of(write.note_id, write.body).content
 
     async def _look_for_created(self, view: View, head: Revision | Tombstone) -> View:
         write, named = view.write, self._store.traits.ids.named
-        sent = self._store.revision_of(write.note_id, write.body)
-        held = held_for_creation(head, sent.content, named=named, in_parts=self._in_parts)
+        sent = self._journal.sent(write)
+        made = self._journal.make_id(write.content, seed=write.write_id, attempt=0)
+        # An id that was not made for it is that of a note which was to be there again: the app can make it, too.
+        unlike = isinstance(head, Revision) and not contains_change(
+            base=Content(""), sent=sent.content, stored=head.content
+        )
+        others = named or (made != write.note_id and unlike)
+        held = held_for_creation(head, sent.content, others=others, in_parts=self._in_parts)
         if held is Held.PART and isinstance(head, Revision):
             # A tag may have come since, or from a note above.
             tags = tuple(dict.fromkeys((*write.content.tags, *head.content.tags)))
@@ -243,14 +246,16 @@ class HeadReader:
             view = replace(view, lacking=lacking).but(Fact.LACKING) if lacking else view
         if held is not Held.CLASHING:
             held, wanted = self._lead_on(write, head, held, wanted)
-        if base is not None and is_rewritten(self._store, self._journal, head, sent):
+        asks = self._store.traits.retry is Retry.ASK and not self._journal.is_taken(head)
+        if base and asks and is_ours_rewritten(base=base, sent=sent, stored=head.content):
             held = Held.OURS
         view = (view.but(Fact.KEPT) if write.copied else view).holding(held)
         if not self._journal.sees_revision(head):
             wanted = replace(wanted, tags=head.content.tags)  # the policy hides it now: keep it so
+        shows = held is Held.BASE and wanted.tags != content.tags
         if write.replaced is not None and held in (Held.BASE, Held.OURS):
             return await self._look_beside(view, head)
-        if held is not Held.MERGEABLE:
+        if held is not Held.MERGEABLE and not shows:
             return view
         if wanted == head.content:
             return view.holding(Held.OURS)
@@ -264,7 +269,7 @@ class HeadReader:
         The store has merged both, and the answer that told of it is lost. None: nothing is missing, or nobody can tell.
         """
         since = await self._read_since(write, head)
-        sent = self._store.revision_of(write.note_id, write.body)
+        sent = self._journal.sent(write)
         met = [
             (made, theirs)
             for made, theirs in pairwise(since)
@@ -397,7 +402,7 @@ class HeadReader:
         """Find the note of a change that is not under its id; None: it is gone, or nobody can tell."""
         if write.kind is not WriteKind.UPDATE:
             return None
-        sent = self._store.revision_of(write.note_id, write.body)
+        sent = self._journal.sent(write)
         if sent.id == write.note_id:
             return await self._find_renamed(write, sent) if listed else None
         found, base = await get_newest(self._store, sent.id), self._cache.notes.base(write.note_id)
@@ -416,7 +421,7 @@ class HeadReader:
         """Tell whether the note that the write has made or changed may have another name by now."""
         if isinstance(head, Tombstone) or not self._store.traits.ids.named:
             return self._store.traits.ids.named
-        return write.kind is WriteKind.CREATE and head.content != self._sent(write)
+        return write.kind is WriteKind.CREATE and head.content != self._journal.sent(write).content
 
     async def _find_renamed(self, write: PendingWrite, sent: Revision) -> Revision | None:
         """Find the note that an unanswered write has made, or written anew, and that has another name by now.
@@ -441,7 +446,7 @@ class HeadReader:
 
     def _wanted(self, write: PendingWrite, head: Revision) -> tuple[Content, Content]:
         """Return what the store holds if the write has arrived, and what the note is to become."""
-        stored, content = self._store.revision_of(write.note_id, write.body), write.content
+        stored, content = self._journal.sent(write), write.content
         sent = stored.content if stored.id == head.id else content
         if head.content.text == stored.content.text:
             # The text has arrived, and reads as the store writes it: nobody else has changed it.
@@ -481,15 +486,9 @@ class HeadReader:
         """Tell whether the write gives the note no id that another one has, or that rules hide."""
         if not self._store.traits.ids.named:
             return True
-        new_id = self._store.revision_of(write.note_id, write.body).id
+        new_id = self._journal.sent(write).id
         if new_id == write.note_id:
             return True
         known = self._cache.standing(new_id) != (None, False)
         # defence: hidden-id-not-taken -sees
         return not known and self._journal.sees(new_id, write.content)
-
-
-def is_rewritten(store: Store, journal: Journal, head: Revision, sent: Content) -> bool:
-    """Tell whether the note is what was sent, up to blanks, in a store that knows no write_id."""
-    asks = store.traits.retry is Retry.ASK
-    return asks and same_but_blanks(sent, head.content) and not journal.is_taken(head)

@@ -1,8 +1,7 @@
 """Keep the journal of writes: an entry is on the disk before anything is sent.
 
-``Journal`` records, claims and finishes entries together with their notes, each in one transaction.
-It sends nothing and decides nothing about content. An entry is leased to the process that works on
-it (``note_locks``).
+``Journal`` records, claims and finishes entries together with their notes, each in one transaction. It sends nothing and
+decides nothing about content. An entry is leased to the process that works on it (``note_locks``).
 """
 
 from __future__ import annotations
@@ -94,6 +93,10 @@ class Journal:
     def compose(self, base: Revision | None, content: Content) -> bytes:
         """Return what is pushed now to make ``content`` of a revision, or of nothing."""
         return self._store.compose(base, content, now=self._cache.clock())
+
+    def sent(self, write: PendingWrite) -> Revision:
+        """Return the note as the body of an entry makes it."""
+        return self._store.revision_of(write.note_id, write.body)
 
     def make_id(self, content: Content, *, seed: str, attempt: int) -> str:
         """Make the id of a new note: a free one where rules hide notes, which a taken one would betray."""
@@ -198,6 +201,7 @@ class Journal:
         differs: bool = False,
         stored: bool = True,
         own: bool = False,
+        others: bool = False,
     ) -> bool:
         """Store the answer (None: nothing was sent), drop the entry and record its follow-ups, in one transaction.
 
@@ -205,7 +209,8 @@ class Journal:
         write (``stored`` False). ``own``: see :meth:`KeptVersions.keep_replaced`.
 
         The audit record of a call's outcome flushes the answer to it, unless links are written in between or no call waits for it.
-        ``differs``: the store holds something else than was sent, which is counted for the user.
+        ``differs``: the store holds something else than was sent, which is counted for the user. ``others``: another program
+        has written the answer, over ours.
         False if another process has taken the entry over or finished it. The answer is stored all the same
         while that process works on it, so that nobody sees the old note.
         """
@@ -223,7 +228,7 @@ class Journal:
             ours = entry.owner == self.owner
             if storing is not None and (ours or self._is_behind(write, storing)):
                 kept = stored and self.versions.keep_replaced(entry, storing, own=own)
-                self._apply_answer(entry, storing, kept=kept)
+                self._apply_answer(entry, storing, kept=kept, here=stored and not others)
             if ours:
                 self._cache.journal.drop(write.write_id)
                 if not (stored and isinstance(storing, Revision)):
@@ -243,17 +248,18 @@ class Journal:
         return notes.etag(write.note_id) == write.base_etag and notes.base(storing.id) != storing
 
     def _apply_answer(
-        self, entry: PendingWrite, storing: Revision | Tombstone, *, kept: bool
+        self, entry: PendingWrite, storing: Revision | Tombstone, *, kept: bool, here: bool
     ) -> None:
-        """Store the answer; the id of the entry, which a caller may hold, goes on to mean the note."""
+        """Store the answer, made ``here`` or not; the id of the entry, which a caller may hold, goes on to mean the note."""
         if entry.kind is WriteKind.DELETE and entry.body:
             self.versions.apply_removal(entry, storing)
             return
         renamed = storing.id != entry.note_id
         if renamed and entry.kind is WriteKind.UPDATE:
             self._rename(entry.note_id, storing.id)
-        done = self._cache.notes.apply([storing], written_here=self._keeps_ours, kept=kept)
-        if self._keeps_ours and done.unchanged:
+        here = here and self._keeps_ours
+        done = self._cache.notes.apply([storing], written_here=here, kept=kept)
+        if here and done.unchanged:
             self._cache.notes.mark_written(storing.id)  # it came as somebody else's meanwhile
         if renamed and entry.kind is WriteKind.CREATE:
             self._cache.notes.names.add_alias(entry.note_id, storing.id)
@@ -354,8 +360,10 @@ class Journal:
     def is_taken(self, head: Revision) -> bool:
         """Tell whether the store has another note under the id of the one that the index holds."""
         notes = self._cache.notes
-        hidden = self._judge.names.find_rule(head.id, head.identity)
-        return hidden is not None or notes.names.is_taken(head.id, head.identity)
+        hidden = self._judge.names.find_rule(head.id, head.identity) is not None
+        held = notes.base(head.id)
+        known = held is not None and held.identity == head.identity
+        return hidden or (not known and notes.names.is_taken(head.id, head.identity))
 
     def follow(self, revision: Revision, *others: str) -> None:
         """Let rules on ids follow a note to the id where it was met, and to these others."""

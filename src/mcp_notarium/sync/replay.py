@@ -131,10 +131,7 @@ class Replay:
         REPLAYING.set(True)
         try:
             if self._journal.waits(write):  # defence: links-wait-for-renaming
-                raise PerhapsRenamed(
-                    "a note that this one links to is being renamed",
-                    details={"id": write.note_id, "write_id": write.write_id},
-                )
+                raise PerhapsRenamed("a note that this one links to is being renamed", write)
             for _ in range(ROUNDS):
                 result = await self._attempt.repeated(write, listed=listed)
                 if result.outcome is not WriteOutcome.AGAIN:
@@ -144,6 +141,8 @@ class Replay:
                 kept = self._cache.journal.get(write.write_id)
                 if kept is None:  # another process has finished it
                     return WriteResult(WriteOutcome.STORED, write.note_id, merged=True)
+                if kept.owner != self._journal.owner:
+                    break
                 write = kept
         except NotariumError:
             self._journal.release(write)

@@ -265,8 +265,9 @@ class Scheduler:
         while not (feed is not None and feed.done()):
             if self._woken.is_set():
                 return True
-            if self._is_due(until):
-                return True
+            with suppress(CacheError):
+                if self._progress.has_open_request or until():
+                    return True
             left = deadline - self._stopwatch()
             if left <= 0:
                 return False
@@ -278,11 +279,6 @@ class Scheduler:
         """Do a slice of work on the search index, if this process leads; True if the next may follow at once."""
         with suppress(CacheBusy, CacheFull):
             return self.leads and await self._runner.applier.tidy()
-        return False
-
-    def _is_due(self, until: Callable[[], bool]) -> bool:
-        with suppress(CacheError):
-            return self._progress.has_open_request or until()
         return False
 
     async def _tick(

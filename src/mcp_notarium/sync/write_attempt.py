@@ -2,9 +2,7 @@
 
 Read the head of the note > compare it with the write > decide by ``write_decisions.DECISIONS`` > record, flushed, with the
 audit record > push > commit. The caller has locked the note. A crash, a lost answer, a restart and another server
-begin at the top as ``Attempt.REPEATED``; ``replay`` finds what is to be repeated.
-
-The entry stays in the journal whenever the outcome of the write is not certain.
+begin at the top as ``Attempt.REPEATED``; ``replay`` finds what is to be repeated, which is all that is not certain.
 """
 
 from __future__ import annotations
@@ -197,7 +195,8 @@ class WriteAttempt:
         if step is Step.DROP:
             return self._commit.drop(write, head)
         if view.asked is None:
-            return self._commit.finish_arrived(write, cast("Revision | Tombstone", head))
+            arrived = Fact.KEPT not in view.case.facts or self._heads.has_answer(write)
+            return self._commit.finish_arrived(view, arrived=arrived)
         if head is not None:
             self._journal.adopt(head, seen=view.seen)
         return WriteResult(WriteOutcome.STORED, write.note_id, merged=isinstance(head, Revision))
@@ -246,11 +245,11 @@ class WriteAttempt:
             self._journal.make_id(write.content, seed=write.write_id, attempt=number)
             for number in range(MOST_IDS)
         ]
-        number = ids.index(write.note_id) + 1 if write.note_id in ids else 1
-        if number >= MOST_IDS:
+        left = ids[ids.index(write.note_id) + 1 :] if write.note_id in ids else ids[1:]
+        if not left:
             raise names_taken_error()
-        self._journal.hide_copies(write.note_id, [ids[number]])
-        view = replace(view, write=replace(write, note_id=ids[number], base_etag=None), head=None)
+        self._journal.hide_copies(write.note_id, left[:1])
+        view = replace(view, write=replace(write, note_id=left[0], base_etag=None), head=None)
         return await self._carry_out(replace(view, changed=True).holding(Held.NOTHING))
 
     async def _keep_name(self, view: View) -> WriteResult:

@@ -19,6 +19,7 @@ from mcp_notarium.domain.conflict_copy import (
     copy_content,
     copy_write_id,
     differences,
+    is_ours_rewritten,
     plan_repair,
     same_but_blanks,
     settle,
@@ -33,8 +34,7 @@ from mcp_notarium.errors import (
     NoteUnreadable,
     StoreRejected,
 )
-from mcp_notarium.stores.contract import Acknowledgement, PushStatus, Store, WriteGuard
-from mcp_notarium.sync.head_reader import is_rewritten
+from mcp_notarium.stores.contract import Acknowledgement, PushStatus, Retry, Store, WriteGuard
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import get_newest
 from mcp_notarium.sync.write_decisions import (
@@ -110,7 +110,7 @@ class WriteCommit:
         self, write: PendingWrite, base: Content, answer: Acknowledgement, *, repeated: bool
     ) -> Committed:
         """Commit the answer to a CREATE or UPDATE of ``base``. Raises ``OutcomeUnknown`` if it cannot be stored."""
-        pushed = _Pushed(write, base, self._sent(write), answer, repeated)
+        pushed = _Pushed(write, base, self._journal.sent(write).content, answer, repeated)
         if self._overwrites:
             held, pushed = await self._look_over_others(pushed)
         else:
@@ -152,19 +152,20 @@ class WriteCommit:
 
     async def _look_over_others(self, pushed: _Pushed) -> tuple[Held, _Pushed]:
         """Name what a store that keeps the last write holds now: another may have come over ours."""
-        write, sent, answer = pushed.write, pushed.sent, pushed.answer
+        write, base, sent, answer = pushed.write, pushed.base, pushed.sent, pushed.answer
         displaced = answer.displaced
         now = await self._read_again(answer.revision, write if displaced is None else None)
-        if write.kind is WriteKind.CREATE:
-            pushed = replace(pushed, base=sent)  # who has changed a new note has seen our text
-        pushed = replace(pushed, now=now)
+        # Who has changed a new note has seen our text.
+        pushed = replace(pushed, now=now, base=sent if write.kind is WriteKind.CREATE else base)
         if displaced is not None and self._journal.is_taken(replace(displaced, id=write.note_id)):
             return Held.TAKEN, pushed
         if isinstance(now, Tombstone):
             return Held.NOTHING, pushed
         own = now.etag == answer.revision.etag and (answer.alone or now.content == sent)
         pushed = replace(pushed, own=own)
-        if displaced is None and (own or same_but_blanks(sent, now.content)):
+        if displaced is None and (
+            own or is_ours_rewritten(base=base, sent=sent, stored=now.content)
+        ):
             return Held.OURS, pushed
         if displaced is not None or not write.repair:
             return Held.MET, pushed
@@ -191,20 +192,22 @@ class WriteCommit:
         self._journal.finish(write, storing=head, stored=False)
         return WriteResult(WriteOutcome.STORED, write.note_id, merged=True)
 
-    def finish_arrived(self, write: PendingWrite, head: Revision | Tombstone) -> WriteResult:
-        """Finish an entry that had arrived, or for which nothing is left to do."""
+    def finish_arrived(self, view: View, *, arrived: bool) -> WriteResult:
+        """Finish an entry that had ``arrived``, or for which nothing is left to do."""
+        write, head = view.write, cast("Revision | Tombstone", view.head)
         self._tag_changes.pop(write.write_id, None)
         own = isinstance(head, Revision) and self._is_made_by(write, head)
-        self._journal.finish(write, storing=head, own=own)
+        self._journal.finish(write, storing=head, stored=arrived, own=own)
         if isinstance(head, Tombstone):
             return WriteResult(WriteOutcome.STORED, head.id)
-        sent = self._store.revision_of(write.note_id, write.body)
+        sent = self._journal.sent(write)
         differs = differences(sent=sent.content, stored=head.content)
         if write.kind is WriteKind.CREATE:  # what differs under our own date is the store's doing
             same = self._has_our_date(sent, head) or not differs
         else:
             same = own or head.content == write.content
-            same = same or is_rewritten(self._store, self._journal, head, write.content)
+            asks = self._store.traits.retry is Retry.ASK
+            same = same or (asks and same_but_blanks(write.content, head.content))
         differs = differs if same and head.content != write.content else ""
         return WriteResult(
             WriteOutcome.STORED, head.id, merged=not same, differs=differs, content=head.content
@@ -214,7 +217,7 @@ class WriteCommit:
         """Tell by its date, where there is one, or its content whether an unanswered write made it; by both where the store merges."""
         if write.after and head.etag == write.base_etag:  # links that stay as they were
             return False
-        sent = self._store.revision_of(write.note_id, write.body)
+        sent = self._journal.sent(write)
         traits, same = self._store.traits, head.content == sent.content
         if traits.dates:
             merges = traits.write_guard is WriteGuard.SERVER_MERGE
@@ -329,7 +332,8 @@ class WriteCommit:
             repair = replace(repair, copied=True)  # what else it says is a revision of the store
         kept = Tombstone(held.id) if hidden and repair is not None else held
         follow_ups = [entry for entry in (copy, *others, repair) if entry is not None]
-        if not self.finish(write, kept, follow_ups, differs=bool(result.differs), own=own):
+        differs = bool(result.differs)
+        if not self.finish(write, kept, follow_ups, differs=differs, own=own, others=lost):
             return None
         if result.differs:
             self._on_difference(held.id)
@@ -470,7 +474,7 @@ class WriteCommit:
         """
         if first is None or not self._journal.sees(write.note_id, first.content):
             return False
-        sent = self._store.revision_of(write.note_id, write.body)
+        sent = self._journal.sent(write)
         mends = first.content == sent.content and (write.copied or write.repair)
         return mends or self._has_our_date(sent, first)
 
@@ -495,14 +499,11 @@ class WriteCommit:
                 "the write is stored, and what was written just before it could not be read", write
             ) from error
 
-    def _sent(self, write: PendingWrite) -> Content:
-        return self._store.revision_of(write.note_id, write.body).content
-
     def _copy_of(self, write: PendingWrite, *, of: Revision | None = None) -> PendingWrite:
         """Make the entry of a conflict copy: of the write's own text, or of what it has overwritten."""
         traits = self._store.traits
         # As the note would have it: a draft may have lines above the front matter of the note.
-        ours = replace(write.content, text=self._sent(write).text)
+        ours = replace(write.content, text=self._journal.sent(write).content.text)
         content = copy_content(
             of.content if of else ours,
             shares_by_tag=traits.shares_by_tag,

@@ -3,8 +3,6 @@
 Everything that is decided about a write stands in ``DECISIONS``: before a push, after one that the store has not taken, and after
 its answer; for a first attempt and a replay. ``head_reader`` names what the store holds, ``write_attempt`` carries the step out.
 ``domain.conflict_copy`` decides about lines of texts that have met.
-
-Every claim is stored: a named copy exists, and ``merged`` is said of the note's present text.
 """
 
 from __future__ import annotations
@@ -139,9 +137,9 @@ DECISIONS = (
     Decision(_CREATE, _REPEATED, Held.NOTHING, None, Step.PUSH, "it never arrived, as far as anybody can tell"),
     Decision(_CREATE, _REPEATED, Held.OURS, None, Step.DONE, "it has arrived"),
     Decision(_CREATE, _REPEATED, Held.PART, None, Step.PUSH, "the note was made, and then the connection was lost: the rest"),
-    Decision(_CREATE, _REPEATED, Held.MERGEABLE, None, Step.DONE, "it has arrived, and was edited since: nobody else makes this id"),
+    Decision(_CREATE, _REPEATED, Held.MERGEABLE, None, Step.DONE, "it has arrived, and was edited since: its id was made for it"),
     Decision(_CREATE, _REPEATED, Held.CLASHING, Fact.KEPT, Step.DONE, "it had arrived, and was edited since"),
-    Decision(_CREATE, _REPEATED, Held.CLASHING, None, Step.NEW_ID, "perhaps somebody else's note of that name: keep both"),
+    Decision(_CREATE, _REPEATED, Held.CLASHING, None, Step.NEW_ID, "perhaps somebody else's note: keep both"),
     Decision(_CREATE, _REPEATED, Held.TAKEN, None, Step.NEW_ID, "another note has the next name as well"),
     Decision(_CREATE, _REPEATED, Held.SINCE, None, Step.LOOK, "nothing had its id a moment ago: this may be the very write"),
     Decision(_CREATE, _REPEATED, Held.REFUSING, None, Step.REJECT, "nobody to ask: the user sees it"),
@@ -165,7 +163,7 @@ DECISIONS = (
     Decision(_UPDATE, _REPEATED, Held.OURS, Fact.LACKING, Step.PUT_BACK, "the store has merged it with what others wrote, and lost some"),
     Decision(_UPDATE, _REPEATED, Held.OURS, None, Step.DONE, "it has arrived"),
     Decision(_UPDATE, _REPEATED, Held.MERGEABLE, None, Step.PUSH, "both edits fit: merged; a hidden note stays so"),
-    Decision(_UPDATE, _REPEATED, Held.CLASHING, Fact.KEPT, Step.DONE, "the same lines, and the text is kept already"),
+    Decision(_UPDATE, _REPEATED, Held.CLASHING, Fact.KEPT, Step.DONE, "the same lines, and it needs no copy"),
     Decision(_UPDATE, _REPEATED, Held.CLASHING, None, Step.COPY, "the same lines, and nobody to ask: both are kept"),
     Decision(_UPDATE, _REPEATED, Held.TAKEN, None, Step.KEEP_NAME, "something else has the new name, and nobody to ask"),
     Decision(_UPDATE, _REPEATED, Held.OVERTAKEN, None, Step.DROP, "another change followed: it stays"),
@@ -203,9 +201,9 @@ def decide(case: Case) -> Step:
 
 
 def held_for_creation(
-    head: Revision | Tombstone, sent: Content, *, named: bool, in_parts: bool = False
+    head: Revision | Tombstone, sent: Content, *, others: bool, in_parts: bool = False
 ) -> Held:
-    """Name what has the id of a new note; ``named``: others may; ``in_parts``: its tags may be late."""
+    """Name what has the id of a new note; ``others``: they may make it, too; ``in_parts``: its tags may be late."""
     if isinstance(head, Tombstone):
         return Held.NOTHING
     lacks_tags = not set(sent.tags) <= set(head.content.tags)
@@ -213,7 +211,7 @@ def held_for_creation(
         return Held.PART
     if head.content.wording == sent.wording:  # it may have got a tag, or gone to the trash
         return Held.OURS
-    return Held.CLASHING if named else Held.MERGEABLE
+    return Held.CLASHING if others else Held.MERGEABLE
 
 
 def held_for_update(
@@ -233,12 +231,14 @@ def held_for_update(
     another note has the id now, however similar its text is. A text in the store's own form is not merged.
     ``repeated``: the push may have arrived. ``repair``: see ``merge_repair``.
     """
+    if taken:
+        return Held.CLASHING, wanted
     if head.content == sent:
         return Held.OURS, wanted
     if head.etag == base_etag:
         return Held.BASE, wanted
     merged = None
-    if base is not None and not taken and not wanted.native:
+    if base is not None and not wanted.native:
         # Where it has arrived and was edited since, a merge could add its lines once more: a blank line that
         # both texts have is enough to take an edit next to them for one of other lines.
         if repeated and contains_change(base=base, sent=wanted, stored=head.content):

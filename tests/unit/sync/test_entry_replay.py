@@ -168,6 +168,85 @@ def test_a_change_that_its_store_has_written_in_its_own_way_is_not_sent_again(
     assert settled(client, store)
 
 
+NESTED = "- a\n  - b\n\ntext\n"
+
+
+@pytest.mark.parametrize("traits", [LIKE_VAULT, LIKE_TRILIUM, LIKE_MEMENTO])
+@pytest.mark.parametrize(
+    "theirs", ["- a\n- b\n\ntext\n", "- a\n- b\n\ntext\n\n", "- a\n- b\n\ntext \n"]
+)
+def test_a_change_of_blanks_alone_that_never_arrived_is_sent(clients, store, traits, theirs):
+    client = clients(traits=traits)
+
+    async def scenario():
+        store.put("n", "- a\n- b\n\ntext\n")
+        await client.sync()
+        await unanswered(client, client.note("n"), Content(NESTED))
+        store.put("n", theirs, now=9.0)
+        await client.run_cycles(3)
+
+    asyncio.run(scenario())
+    assert any("\n  - b\n" in text for text in texts(store))
+    assert settled(client, store)
+
+
+def test_an_entry_from_before_the_rules_shows_no_note_that_they_hide(clients, store):
+    client = clients(traits=LIKE_MEMENTO)
+
+    async def scenario():
+        store.put("n", "one\n", tags=("private",))
+        await client.sync()
+        await unanswered(client, client.note("n"), Content("one\ntwo\n"))
+        client.close()
+        under_rules = clients(traits=LIKE_MEMENTO, rules=Visibility(hidden_tags=("private",)))
+        under_rules.time.now += 2 * LEASE
+        await under_rules.run_cycles(3)
+        return under_rules
+
+    under_rules = asyncio.run(scenario())
+    assert store.contents() == {"n": Content("one\ntwo\n", ("private",))}
+    assert under_rules.contents() == {}
+    assert under_rules.cache.journal.all() == []
+
+
+@pytest.mark.parametrize("traits", [LIKE_VAULT, LIKE_EXAMPLE])
+def test_an_entry_that_another_process_has_taken_over_is_left_to_that_one(
+    clients, store, time, traits
+):
+    one, two = clients(traits=traits), clients(traits=traits)
+    senders = []
+
+    async def scenario():
+        store.put("n", "a\nb\nc\n")
+        await one.sync()
+        await unanswered(one, one.note("n"), Content("a\nours\nb\nc\n"))
+        store.edit("n", lambda text: text + "theirs\n", now=5.0)
+        rebase, push = one.writer._journal.rebase, one.remote.push
+
+        def slow(write, **how):
+            one.writer._journal.rebase = rebase
+            time.now += LEASE * 2
+            other = two.writer._journal
+            claimed = other.claim(two.cache.journal.in_flight()[0])
+            assert other.rebase(
+                replace(claimed, content=write.content, body=write.body), base=how["base"]
+            )
+            return rebase(write, **how)
+
+        async def counted(write):
+            senders.append(write.owner)
+            return await push(write)
+
+        one.writer._journal.rebase, one.remote.push = slow, counted
+        assert await one.writer.replay.finish_all() == {None: 1}
+        assert senders == []
+        await two.run_cycles(2)
+
+    asyncio.run(scenario())
+    assert texts(store) == ["a\nours\nb\nc\ntheirs\n"]
+    assert two.cache.journal.all() == []
+
+
 @pytest.mark.parametrize("folders", [True, False])
 def test_a_new_title_alone_is_no_text_to_keep_where_it_is_the_place_of_the_note(
     clients, store, folders

@@ -8,12 +8,13 @@ import pytest
 from mcp_notarium.account.audit_anchor import audit_keys
 from mcp_notarium.audit.chain import OPEN, AuditEntry
 from mcp_notarium.domain.note import Content
-from mcp_notarium.errors import VersionConflict
+from mcp_notarium.errors import OutcomeUnknown, VersionConflict
 from mcp_notarium.library.history import History
 from mcp_notarium.storage.audit_log import Act, AuditLog
 from mcp_notarium.storage.version_table import VersionLimits
 from mcp_notarium.stores.contract import Changes, Retry, Traits, Versions, WriteGuard
 from mcp_notarium.stores.kind import Ids
+from support.memory_client import Fault
 
 WITHOUT_VERSIONS = Traits(Changes.SNAPSHOT, WriteGuard.CAS, Ids.RANDOM, Retry.ASK, titles=True)
 
@@ -108,6 +109,33 @@ def test_a_note_of_others_or_in_the_trash_that_is_removed_leaves_nothing(clients
     asyncio.run(client.sync())
     history = History(client.cache, client.remote)
     assert [history.read_removed(one) for one in ("n", trashed.id)] == [[], []]
+
+
+@pytest.mark.parametrize("act", ["change", "remove"])
+@pytest.mark.parametrize("ends", ["replaced", "removed"])
+def test_what_others_wrote_beside_a_write_in_doubt_is_not_kept(clients, store, act, ends):
+    client = clients(traits=WITHOUT_VERSIONS)
+
+    async def scenario():
+        store.put("n", "base\n")
+        await client.sync()
+        client.faults.plan(Fault.TIMEOUT, on="push" if act == "change" else "delete")
+        note, writer = client.note("n"), client.writer
+        begun = client.change(note, "ours\n") if act == "change" else writer.remove(note)
+        with pytest.raises(OutcomeUnknown):
+            await begun
+        store.put("n", "their secret\n")
+        await client.run_cycles(2)
+        if ends == "replaced":
+            store.put("n", "taken away\n")
+        else:
+            store.remove("n")
+        await client.run_cycles(2)
+
+    asyncio.run(scenario())
+    kept = client.cache.database.rows("SELECT text FROM note_versions WHERE text IS NOT NULL")
+    assert "their secret\n" not in [row[0] for row in kept]
+    assert History(client.cache, client.remote).read_removed("n") == []
 
 
 @pytest.mark.parametrize("versions", [Versions.LISTED, Versions.BY_ETAG])

@@ -433,6 +433,33 @@ def test_nor_is_an_edit_that_was_never_answered(alike, store, swept):
     assert alike.contents() == store.contents()
 
 
+def test_nor_into_one_that_says_the_same(clients, store):
+    """What is written goes by the file, not by the text."""
+    client = clients(traits=LIKE_VAULT)
+    for name in ("a.md", "b.md"):
+        store.put(name, "same\n")
+    asyncio.run(client.sync())
+    store.exchange("a.md", "b.md")
+    with pytest.raises(VersionConflict):
+        asyncio.run(client.change(client.note("a.md"), "same\nours\n"))
+    assert store.text("a.md") == store.text("b.md") == "same\n"
+
+
+def test_a_change_in_doubt_has_not_arrived_in_another_note_that_says_it(clients, store):
+    client = clients(traits=LIKE_VAULT)
+    store.put("a.md", "one\n")
+    store.put("b.md", "one\nours\n")
+    asyncio.run(client.sync())
+    client.faults.plan(Fault.TIMEOUT, on="push")
+    with pytest.raises(OutcomeUnknown):
+        asyncio.run(client.change(client.note("a.md"), "one\nours\n"))
+    store.exchange("a.md", "b.md")
+    asyncio.run(client.run_cycles(3))
+    assert sum("ours" in content.text for content in store.contents().values()) == 2
+    assert client.contents() == store.contents()
+    assert client.cache.journal.all() == []
+
+
 def test_an_edit_is_merged_into_a_note_that_was_written_anew(alike, store):
     note = alike.note("a.md")
     store.edit("a.md", lambda text: text + "more\n")

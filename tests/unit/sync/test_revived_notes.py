@@ -63,6 +63,27 @@ def test_a_note_that_the_app_has_made_again_stays_as_it_is(client, app, monkeypa
     assert History(client.cache, client.remote).read_removed("n1") != []
 
 
+@pytest.mark.parametrize("arrived", [False, True])
+def test_both_stay_if_the_app_writes_the_note_while_its_return_is_in_doubt(
+    client, app, monkeypatch, arrived
+):
+    def fail(connection):
+        if arrived:
+            connection.execute("COMMIT")
+        raise OutcomeUnknown("the disk did not answer")
+
+    remove(client)
+    monkeypatch.setattr(database_file, "_commit", fail)
+    with pytest.raises(OutcomeUnknown):
+        revive(client)
+    monkeypatch.undo()
+    app.put("n1", "x\n\nby the app" if arrived else "by the app", title="T")
+    asyncio.run(client.run_cycles(2))
+    texts = sorted(row["content"] for row in app.run('SELECT "content" FROM "Note"'))
+    assert texts == (["x\n\nby the app"] if arrived else ["by the app", "x"])
+    assert client.cache.journal.all() == []
+
+
 def test_a_removal_without_an_answer_is_finished_and_can_be_undone(client, app, monkeypatch):
     def commit_and_fail(connection):
         connection.execute("COMMIT")

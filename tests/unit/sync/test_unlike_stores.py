@@ -474,6 +474,20 @@ def test_an_edit_that_comes_over_a_repair_is_not_called_the_stores_own(clients, 
     assert store.text(saved.copy_id).endswith(BASE.replace("one", "ONE") + "theirs\n")
 
 
+@pytest.mark.parametrize("theirs", ["- a\n- b\n", "- a\n- b\n\n"])
+def test_a_change_of_blanks_alone_that_another_device_overwrites_is_kept(clients, store, theirs):
+    client = clients(traits=LIKE_EXAMPLE)
+
+    async def scenario():
+        store.put("n1", "- a\n- b\n")
+        await client.sync()
+        client.faults.plan(Fault.OVERWRITE, on="push", edit=lambda _: theirs)
+        return await client.change(client.note("n1"), "- a\n  - b\n")
+
+    asyncio.run(scenario())
+    assert any("\n  - b\n" in text for text in texts(store))
+
+
 def test_a_creation_that_was_in_doubt_is_made_anew_once_its_note_has_changed(clients, store):
     client = clients(traits=LIKE_EXAMPLE)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.errors import StoreUnavailable
+from mcp_notarium.errors import OutcomeUnknown, StoreUnavailable
 from mcp_notarium.library import Library
 from mcp_notarium.storage.sync_progress import SWEEP_PERIOD
 from mcp_notarium.stores.vault import canvases
@@ -68,6 +68,31 @@ def leave_waiting(client, places):
     saved = asyncio.run(rename(client, "Plan.md", "New"))
     assert saved.waiting == ("hub.md",)
     assert text_of(places) == "more\n[[Plan]]\n"
+
+
+def test_no_client_has_replaced_a_line_into_which_its_link_was_never_written(
+    open_client, places, monkeypatch
+):
+    client, hub = open_client(), places[1] / "hub.md"
+    add, push = client.cache.journal.add, client.remote.push
+
+    def add_as_agent(write, **how):
+        add(replace(write, client="agent 1"), **how)
+
+    async def push_no_link(write):
+        if write.note_id == "hub.md":
+            raise OutcomeUnknown("no answer")
+        return await push(write)
+
+    monkeypatch.setattr(client.cache.journal, "add", add_as_agent)
+    monkeypatch.setattr(client.remote, "push", push_no_link)
+    assert asyncio.run(rename(client, "Plan.md", "New")).waiting == ("hub.md",)
+    monkeypatch.undo()
+    hub.write_text("another line\n")
+    asyncio.run(client.run_cycles(3))
+    assert text_of(places) == "another line\n"
+    assert client.cache.journal.all() == []
+    assert client.cache.versions.of("hub.md") == []
 
 
 @pytest.mark.parametrize("title", ["Newest", "Plan", "Work/New"])

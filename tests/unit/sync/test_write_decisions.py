@@ -110,7 +110,7 @@ def test_a_change_whose_base_is_lost_clashes_with_everything_else():
     ],
 )
 def test_a_repeated_creation_is_ours_if_nobody_else_makes_the_id(head, named, step):
-    held = held_for_creation(head, OURS, named=named)
+    held = held_for_creation(head, OURS, others=named)
     assert decide(Case(WriteKind.CREATE, Attempt.REPEATED, held)) is step
 
 
@@ -127,7 +127,7 @@ def test_a_repeated_creation_is_ours_if_nobody_else_makes_the_id(head, named, st
 def test_the_tags_of_a_creation_that_broke_off_are_sent_after_it(tags, in_parts, step):
     sent, head = replace(OURS, tags=("a", "b")), replace(OURS, tags=tags)
     found = Revision("n1", "r2", head, 1.0, 2.0, b"")
-    held = held_for_creation(found, sent, named=False, in_parts=in_parts)
+    held = held_for_creation(found, sent, others=False, in_parts=in_parts)
     assert decide(Case(WriteKind.CREATE, Attempt.REPEATED, held)) is step
 
 
