@@ -52,6 +52,8 @@ class Oracle:
     before the next cycle (docs/sync.md, Limits)."""
     removed: set[str] = field(default_factory=set)
     """Ids of notes whose removal was answered as done."""
+    brought_back: dict[str, float] = field(default_factory=dict)
+    """Id of each note that another device has brought back, and when: who has found it gone before may say so later."""
     hidden: set[str] = field(default_factory=set)
     """Words of notes that the rules hide for as long as the run lasts."""
     versions: dict[tuple[str, str, int], Content] = field(default_factory=dict)
@@ -297,8 +299,12 @@ class Oracle:
         answer: Answer,
         *,
         begun: bool,
+        since: float,
     ) -> None:
-        """Judge an answer, and what the index says of the notes that it names; ``begun``: it was an act."""
+        """Judge an answer, and what the index says of the notes that it names.
+
+        ``begun``: it was an act. ``since``: when it was asked for.
+        """
         if not answer.ok and answer.value.get("category") == "INTERNAL":
             raise self.breaks(f"a call meets an error that nobody planned: {tool} of {server.name}")
         leaked = sorted(word for word in self.hidden if word in answer.text)
@@ -320,7 +326,8 @@ class Oracle:
                 self.removed.remove(name)  # a new note has got the name
                 self.tags.dropped.add(name)
         if answer.ok and arguments.get("action") == "delete_permanently":
-            self.removed.add(arguments["id"])
+            if self.brought_back.get(arguments["id"], -1.0) < since:
+                self.removed.add(arguments["id"])
             # Another note that gets its name has a history of its own.
             self.made.pop((server.machine.name, arguments["id"]), None)
         if begun:

@@ -344,6 +344,7 @@ class Server:
         while self.client.has_left:
             await self.world.loop.create_future()
         self.world.note(f"{self.name} calls {tool} {arguments.get('action', '')}".rstrip())
+        since = self.world.loop.time()
         how = self.world.chooser.take_back(self.name)
         if how or again:
             try:
@@ -364,7 +365,7 @@ class Server:
             answer = Answer(not result.is_error, value, result.text)
         shown = {name: value for name, value in arguments.items() if name != "confirm"}
         self.world.note(f"{self.name}: {tool} {shown} is answered: {answer.words}")
-        self.world.oracle.saw(self, tool, arguments, answer, begun=self._has_begun)
+        self.world.oracle.saw(self, tool, arguments, answer, begun=self._has_begun, since=since)
         return answer
 
     async def answer(self, call: IncomingCall) -> CallResult:

@@ -188,6 +188,7 @@ class TriliumPlace(HttpPlace):
             for note_id in list(document.deleted)[-1:]:
                 back = document.undelete(note_id)
                 self.oracle.removed.difference_update(back)
+                self.oracle.brought_back |= dict.fromkeys(back, self.world.loop.time())
                 self.oracle.tags.taken_back.update(back)  # a tag may have been renamed meanwhile
 
         def label(note_id: str, word: str) -> None:
