@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -84,9 +83,11 @@ class ToolHarness:
         config = Config(**simplenote("user@example.org"), data_dir=folder, policy=policy)
         cache = cache or make(folder, key=None, name="cache.sqlite", rules=policy.visibility.stored)
         apply_rules(cache)
-        numbers = itertools.count(1)
+        made: dict[str, str] = {}
         if remote is None:
-            self.remote.new_id = lambda *_content, **_seed: f"{next(numbers):032x}"
+            self.remote.new_id = lambda *_content, seed, **_attempt: made.setdefault(
+                seed, f"{len(made) + 1:032x}"
+            )
         writer = Writer(
             cache,
             self.remote,

@@ -361,9 +361,9 @@ class Journal:
         """Tell whether the store has another note under the id of the one that the index holds."""
         notes = self._cache.notes
         hidden = self._judge.names.find_rule(head.id, head.identity) is not None
-        held = notes.base(head.id)
-        known = held is not None and held.identity == head.identity
-        return hidden or (not known and notes.names.is_taken(head.id, head.identity))
+        taken = notes.names.is_taken(head.id, head.identity)
+        held = notes.base(head.id) if taken else None
+        return hidden or (taken and (held is None or held.identity != head.identity))
 
     def follow(self, revision: Revision, *others: str) -> None:
         """Let rules on ids follow a note to the id where it was met, and to these others."""

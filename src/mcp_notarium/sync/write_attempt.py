@@ -195,7 +195,8 @@ class WriteAttempt:
         if step is Step.DROP:
             return self._commit.drop(write, head)
         if view.asked is None:
-            arrived = Fact.KEPT not in view.case.facts or self._heads.has_answer(write)
+            given_up = view.case.held is not Held.OURS and Fact.KEPT in view.case.facts
+            arrived = not given_up or self._heads.has_answer(write)
             return self._commit.finish_arrived(view, arrived=arrived)
         if head is not None:
             self._journal.adopt(head, seen=view.seen)

@@ -70,8 +70,9 @@ def leave_waiting(client, places):
     assert text_of(places) == "more\n[[Plan]]\n"
 
 
-def test_no_client_has_replaced_a_line_into_which_its_link_was_never_written(
-    open_client, places, monkeypatch
+@pytest.mark.parametrize("arrives", [True, False])
+def test_a_client_has_replaced_a_line_only_if_its_link_was_written_into_it(
+    open_client, places, monkeypatch, arrives
 ):
     client, hub = open_client(), places[1] / "hub.md"
     add, push = client.cache.journal.add, client.remote.push
@@ -79,20 +80,23 @@ def test_no_client_has_replaced_a_line_into_which_its_link_was_never_written(
     def add_as_agent(write, **how):
         add(replace(write, client="agent 1"), **how)
 
-    async def push_no_link(write):
+    async def push_without_answer(write):
+        answer = await push(write) if arrives or write.note_id != "hub.md" else None
         if write.note_id == "hub.md":
             raise OutcomeUnknown("no answer")
-        return await push(write)
+        return answer
 
     monkeypatch.setattr(client.cache.journal, "add", add_as_agent)
-    monkeypatch.setattr(client.remote, "push", push_no_link)
+    monkeypatch.setattr(client.remote, "push", push_without_answer)
     assert asyncio.run(rename(client, "Plan.md", "New")).waiting == ("hub.md",)
     monkeypatch.undo()
-    hub.write_text("another line\n")
+    if not arrives:
+        hub.write_text("another line\n")
     asyncio.run(client.run_cycles(3))
-    assert text_of(places) == "another line\n"
+    assert text_of(places) == ("[[New]]\n" if arrives else "another line\n")
     assert client.cache.journal.all() == []
-    assert client.cache.versions.of("hub.md") == []
+    kept = [version.replaced_by for version in client.cache.versions.of("hub.md")]
+    assert kept == (["agent 1"] if arrives else [])
 
 
 @pytest.mark.parametrize("title", ["Newest", "Plan", "Work/New"])
