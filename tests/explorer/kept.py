@@ -39,6 +39,12 @@ class Kept:
 
 
 KEPT = tuple(Kept(**one) for one in json.loads(Path(__file__).with_name("kept.json").read_text()))
+COVERING_FILE = Path(__file__).with_name("covering.json")
+COVERING = tuple(
+    Kept(about=f"what is seldom reached, {number}", **one)
+    for number, one in enumerate(json.loads(COVERING_FILE.read_text()))
+)
+"""Those that reach what a run of a seed seldom reaches; see ``covering``."""
 
 
 def near(kept: Kept, draws: random.Random) -> tuple[Schedule, float]:

@@ -326,8 +326,8 @@ class Oracle:
                 self.removed.remove(name)  # a new note has got the name
                 self.tags.dropped.add(name)
         if answer.ok and arguments.get("action") == "delete_permanently":
-            if self.brought_back.get(arguments["id"], -1.0) < since:
-                self.removed.add(arguments["id"])
+            back = self.brought_back.get(arguments["id"], -1.0)
+            self.removed |= {arguments["id"]} if back < since else set()
             # Another note that gets its name has a history of its own.
             self.made.pop((server.machine.name, arguments["id"]), None)
         if begun:

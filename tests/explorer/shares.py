@@ -20,7 +20,7 @@ from explorer.breaks_once import BREAKS as BREAKS_ONCE
 from explorer.breaks_parts import BREAKS as BREAKS_PARTS
 from explorer.breaks_subtle import BREAKS as BREAKS_SUBTLE
 from explorer.breaks_taken_back import BREAKS as BREAKS_TAKEN_BACK
-from explorer.kept import KEPT
+from explorer.kept import COVERING, KEPT
 from explorer.run import Outcome, neighbour, replayed, seeded
 from explorer.world import WORLDS
 
@@ -43,7 +43,10 @@ def share(args: dict[str, Any], first: int, step: int) -> Iterator[Outcome]:
 
 
 def _turns(args: dict[str, Any]) -> Iterator[Sequence[Callable[[], Outcome]]]:
-    """Yield the kept schedules, then two of a seed and a neighbour of a kept one: worlds and kept ones take turns."""
+    """Yield the kept schedules, then by turns two of a seed, a neighbour of a kept one, and one that reaches what few do.
+
+    Worlds and kept ones take turns. After those that reach what few do come their neighbours.
+    """
     worlds = [args["world"]] if args["world"] else list(WORLDS)
     kept = [one for one in KEPT if one.world in worlds]
     for one in kept if not args["digests"] else ():
@@ -52,8 +55,17 @@ def _turns(args: dict[str, Any]) -> Iterator[Sequence[Callable[[], Outcome]]]:
     numbers = range(first, first + most)
     seeds = (partial(seeded, world, seed, number) for number in numbers for world in worlds)
     near = (partial(neighbour, one, seed, at) for at in (numbers if kept else ()) for one in kept)
+    covering = [one for one in COVERING if one.world in worlds]
+    rare = itertools.chain(
+        (partial(replayed, one.world, one.schedule, rests=False) for one in covering),
+        (
+            partial(neighbour, one, seed, at)
+            for at in (numbers if covering else ())
+            for one in covering
+        ),
+    )
     while pair := list(itertools.islice(seeds, 2)):
-        yield [*pair, *itertools.islice(near, 1)]
+        yield [*pair, *itertools.islice(near, 1), *itertools.islice(rare, 1)]
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from explorer.choices import Chooser
 from explorer.folders import Folder
-from explorer.kept import KEPT
+from explorer.kept import COVERING, KEPT
 from explorer.run import neighbour, play, replayed, seeded, tell
 from explorer.shares import share
 from explorer.world import WORLDS
@@ -137,12 +138,23 @@ def test_a_real_store_makes_the_same_run_to_the_byte(world: str) -> None:
 
 def test_kept_schedules_come_first_and_then_seeds_with_neighbours() -> None:
     world = "simplenote over http, hidden"
-    kept = [one for one in KEPT if one.world == world]
+    kept, rare = ([one for one in all_ if one.world == world] for all_ in (KEPT, COVERING))
     chosen = {"world": world, "seed": "turns", "first": 3, "most": 2} | FOREVER
     played = [one.digest for one in share(chosen | {"digests": False}, 0, 1)]
     first = [replayed(world, one.schedule, rests=False).digest for one in kept]
     seeds = [seeded(world, "turns", at).digest for at in (3, 4)]
-    assert played == [*first, *seeds, neighbour(kept[0], "turns", 3).digest]
+    beside = replayed(world, rare[0].schedule, rests=False)
+    assert played == [*first, *seeds, neighbour(kept[0], "turns", 3).digest, beside.digest]
+
+
+def test_what_few_schedules_reach_is_played_before_its_neighbours() -> None:
+    worlds = Counter(one.world for one in COVERING)
+    world = min(worlds, key=lambda one: worlds[one])
+    chosen = {"world": world, "seed": "turns", "first": 0, "most": 8} | FOREVER
+    played = [one.digest for one in share(chosen | {"digests": False}, 0, 1)]
+    rare = [one for one in COVERING if one.world == world][:4]
+    assert 0 < len(rare) <= 4
+    assert {replayed(world, one.schedule, rests=False).digest for one in rare} <= {*played}
 
 
 @pytest.mark.slow("loads several worlds")
@@ -167,7 +179,7 @@ def test_others_are_played_on_after_a_fault_and_its_kind_is_told_once(tmp_path: 
     done = explore(*broken, "--seed", "breaks", "--most", "20", "--save", str(saved))
     assert done.returncode == 1
     assert done.stdout.count("Broken: a call was answered") == 1
-    assert "\n20 schedules in " in done.stdout
+    assert "\n30 schedules in " in done.stdout  # of a seed, and what few reach
     assert json.loads(saved.read_text())["world"] == "local"
 
 
