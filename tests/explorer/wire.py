@@ -144,7 +144,7 @@ class WiredClient(MemoryClient):
                 self._owes(self.process, word)
             if self._overwrites and write.note_id in self.store.ids():
                 self._covers(self.process, before, self.store.text(write.note_id))
-            self._meddle_after(f"right after a push of {self.process.name}", write.note_id)
+                self._meddle_after(f"right after a push of {self.process.name}", write.note_id)
             repeatable = self.traits.retry is Retry.IDEMPOTENT
             if repeatable and self._happens("push arrives twice"):
                 self._note(f"the push of {self.process.name} arrives twice")
