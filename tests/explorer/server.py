@@ -194,6 +194,7 @@ class Server:
     def start(self, *, syncing: bool) -> None:
         """Start a process; a task of it syncs if ``syncing``."""
         self._lives += 1
+        self.saves.clear()  # a call that was cut off may have changed its note since
         self.process = process = self.machine.start(f"{self.name}{self._lives}")
         with process.running():
             cache = open_cache(self.machine.folder, self.policy.visibility, key=None)
