@@ -193,7 +193,9 @@ BREAKS: dict[str, Break] = {
     "what a save displaces is not told": Break("vault files", _displaced_not_told, ("lost",)),
     "files are not exchanged": Break("vault files", _not_exchanged, ("lost",)),
     "nobody waits for writers": Break("vault files", _writers_not_awaited, ("lost",)),
-    "what is left behind is removed": Break("vault files", _left_behind_removed, ("lost",)),
+    "what is left behind is removed": Break(
+        "vault files", _left_behind_removed, ("lost", "the store")
+    ),
     "the displaced file goes before the flush": Break("vault files", _flushed_too_late, ("lost",)),
     "a note is removed without a look": Break("vault files", _removed_unread, ("lost",)),
     "events are believed for ever": Break("vault files", _events_believed_forever, ("the store",)),

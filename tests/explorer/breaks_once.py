@@ -18,9 +18,10 @@ from mcp_notarium.stores.trilium.note_reader import NoteReader
 from mcp_notarium.stores.trilium.writes import NoteWrites as TriliumWrites
 from mcp_notarium.stores.vault import canvases, note_codec
 from mcp_notarium.stores.vault.note_writer import NoteWriter
-from mcp_notarium.sync import head_reader, note_fetch
+from mcp_notarium.sync import head_reader, note_fetch, write_commit
 from mcp_notarium.sync.head_reader import HeadReader
 from mcp_notarium.sync.journal import Journal
+from mcp_notarium.sync.write_commit import WriteCommit
 from mcp_notarium.sync.write_decisions import View
 
 # Who made it, and what a history has.
@@ -209,6 +210,25 @@ def _tags_below_lines_dropped(set_attribute: Set) -> None:
     set_attribute(note_codec, "_tags_below", lambda _old, _text, _tags: [])
 
 
+def _repairs_that_meet_doubled(set_attribute: Set) -> None:
+    settle = write_commit.settle
+
+    def settled(**how: Any) -> Any:
+        met = how["displaced"] is not None and how["held"] != how["sent"]
+        return settle(**(how | {"once": False} if met else how))
+
+    set_attribute(write_commit, "settle", settled)
+
+
+def _put_back_lines_repeated(set_attribute: Set) -> None:
+    settle = WriteCommit._settle
+
+    def settled(self: WriteCommit, pushed: Any) -> Any:
+        return settle(self, replace(pushed, repeated=False))
+
+    set_attribute(WriteCommit, "_settle", settled)
+
+
 BREAKS: dict[str, Break] = {
     "a save counts as alone whatever else is in it": Break(
         "simplenote", _credited_with_others_text, ("names who has not written", "lost")
@@ -262,6 +282,12 @@ BREAKS: dict[str, Break] = {
     ),
     "tags below lines that another program writes are dropped": Break(
         "vault files", _tags_below_lines_dropped, ("lost",)
+    ),
+    "a line that repairs bring stands there twice": Break(
+        "trilium, apart", _repairs_that_meet_doubled, ("doubled",)
+    ),
+    "a repeated write repeats what others have put back for it": Break(
+        "example, apart", _put_back_lines_repeated, ("doubled",)
     ),
 }
 """By what is broken."""

@@ -14,7 +14,7 @@ from mcp_notarium.library.history import History
 from mcp_notarium.protocol.call_audit import Recording
 from mcp_notarium.storage.hidden_notes import VisibilityFilter
 from mcp_notarium.storage.note_table import NoteTable
-from mcp_notarium.sync import write_attempt
+from mcp_notarium.sync import write_attempt, write_commit
 from mcp_notarium.sync.head_reader import HeadReader
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.write_decisions import View
@@ -71,6 +71,15 @@ def _merge_not_told(set_attribute: Set) -> None:
 
 def _every_process_leads(set_attribute: Set) -> None:
     set_attribute(Leader, "acquire", lambda _self: True)
+
+
+def _displaced_under_another_dropped(set_attribute: Set) -> None:
+    settle = write_commit.settle
+
+    def settled(**how: Any) -> Any:
+        return settle(**(how | {"displaced": None} if how["held"] != how["sent"] else how))
+
+    set_attribute(write_commit, "settle", settled)
 
 
 class _ShowsAny:
@@ -151,6 +160,9 @@ BREAKS: dict[str, Break] = {
     ),
     "an entry that another has taken over is recorded anew": Break(
         "trilium, handed over", _rebased_whoever_has_it, ("taken from who works on it",)
+    ),
+    "what a save displaced is dropped if another came over it": Break(
+        "trilium", _displaced_under_another_dropped, ("lost",)
     ),
 }
 """By what is broken."""

@@ -52,6 +52,9 @@ class HttpPlace(ABC):
     def lands(self, sent: Sent) -> None:
         """See ``Service.lands``."""
 
+    def landed(self, sent: Sent) -> None:  # noqa: B027 - as above
+        """See ``Service.landed``."""
+
     def fails(self, sent: Sent) -> None:  # noqa: B027 - as above
         """See ``Service.fails``."""
 

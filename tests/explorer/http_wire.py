@@ -76,6 +76,9 @@ class Service(Protocol):
     def lands(self, sent: Sent) -> None:
         """Learn of a request that is about to be carried out."""
 
+    def landed(self, sent: Sent) -> None:
+        """Learn of a request that was just carried out."""
+
     def fails(self, sent: Sent) -> None:
         """Learn of a write that goes wrong on its way: its sender may send it again."""
 
@@ -220,6 +223,7 @@ class WiredTransport(httpx.AsyncBaseTransport):
         sent.strays = sent.strays or (writes and sent.process.dead)
         self._service.lands(sent)
         found = await self._service.respond(sent.request)
+        self._service.landed(sent)
         if fault == TWICE:
             self._service.lands(sent)
             await self._service.respond(sent.request)

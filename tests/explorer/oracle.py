@@ -67,9 +67,9 @@ class Oracle:
     taken_back: list[tuple[Server, str, str, bool]] = field(default_factory=list)
     """Digest of each call that its client took back, the word that it adds, and whether it is the change of one note."""
     _begun: dict[str, tuple[Server, str]] = field(default_factory=dict)
-    _owed: list[tuple[Process, str]] = field(default_factory=list)
-    _covered: dict[str, Process] = field(default_factory=dict)
-    """Word to the process whose write has gone over it, at a store that overwrites what it has."""
+    _owed: list[tuple[Process | None, str]] = field(default_factory=list)
+    _covered: dict[str, Process | None] = field(default_factory=dict)
+    """Word to the process whose write has gone over it, at a store that overwrites what it has; None: that has got no answer."""
     touched: set[tuple[str, str]] = field(default_factory=set)
     """Machine and id of each note with a write that has ended since the last flush, in the process that had begun it."""
     _unsure: set[tuple[str, str, int]] = field(default_factory=set)
@@ -99,9 +99,11 @@ class Oracle:
 
     def expects(self) -> list[str]:
         """Return what this demands in the end, the same whatever the order was in which it has learned that."""
-        owed = [(process.name, process.dead, word) for process, word in self._owed]
+        owed = [
+            (_named(process), process is None or process.dead, word) for process, word in self._owed
+        ]
         of_servers = [(one.name, *more) for one, *more in (*self.recorded, *self.sent)]
-        covered = [(word, process.name) for word, process in self._covered.items()]
+        covered = [(word, _named(process)) for word, process in self._covered.items()]
         told = (owed, of_servers, covered, self.promised.items(), self.versions.items())
         more = (self.taken, self.perhaps_twice, self.removed, self.touched, self._unsure)
         texts = (self.made.items(), self.unmade, self.alike, self.last.items(), self.tags.given)
@@ -122,10 +124,10 @@ class Oracle:
         """Expect a word that only a process knows to be there in the end, unless the process is killed."""
         self._owed.append((process, word))
 
-    def overwrite(self, process: Process, before: str, after: str) -> None:
+    def overwrite(self, process: Process | None, before: str, after: str) -> None:
         """Learn that a write of a process has gone over a text, which its store gives to nobody else.
 
-        Words that are gone are known to this process alone, until it writes them again.
+        Words that are gone are known to this process alone, until it writes them again; None: to nobody, because the answer is lost.
         """
         words = self.authors.keys() & words_of(after)
         for word in words & self._covered.keys():
@@ -458,7 +460,7 @@ class Oracle:
         if self.broken:
             raise Broken(self.broken)
         for process, word in self._owed:
-            if not process.dead and word not in self.taken:
+            if process and not process.dead and word not in self.taken:
                 self.promised[word] = "another device"
         refused = [text for server in servers for text in server.refused()]
         chains: dict[str, tuple[Verification, list[Record]]] = {}
@@ -588,6 +590,10 @@ def is_copy(content: Content) -> bool:
     """Tell whether a note is there to keep what has no other place: its words may stand elsewhere, too."""
     marks = (MARK, RECOVERED.partition("{")[0])
     return any(line.startswith(marks) for line in (content.title or content.text).splitlines())
+
+
+def _named(process: Process | None) -> str:
+    return process.name if process else ""
 
 
 def _whole(content: Content) -> Content:

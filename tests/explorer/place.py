@@ -138,6 +138,7 @@ class MemoryPlace:
             down=lambda: world.down,
             meddle=world.meddle,
             owes=world.oracle.promise_while,
+            promises=world.oracle.promise,
             covers=world.oracle.overwrite,
             sends=world.oracle.see_push,
             deletes=lambda one: world.oracle.forgive(

@@ -7,12 +7,13 @@ import json
 from collections.abc import Callable, Iterable
 from contextlib import aclosing, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from explorer.client import Client, TakenBack
 from explorer.machine import Killed, Machine, Process
+from explorer.oracle import UNKNOWN
 from explorer.orders import EveryOrder
 from explorer.place import MemoryPlace
 from mcp_notarium.app import App
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 
 KEYS = AuditKeys(Secret(b"c" * 32), Secret(b"d" * 32), Secret(b"a" * 32))
 INTERVAL = 60.0
+_GONE_SINCE = "removed right after it was saved"
 _DIGEST: ContextVar[str | None] = ContextVar("_DIGEST", default=None)
 """That of the call which is being answered."""
 _EARLIER: ContextVar[frozenset[str]] = ContextVar("_EARLIER", default=frozenset())
@@ -128,6 +130,14 @@ class Answer:
     ok: bool
     value: dict[str, Any]
     text: str
+    again: bool = False
+    """The same call came before, and was taken back."""
+
+    @property
+    def may_have_changed(self) -> bool:
+        """Tell whether the store may have the change; an error says so by its kind, or that the note has gone since."""
+        told = self.value.get("subcategory") == UNKNOWN or _GONE_SINCE in self.text
+        return self.ok or self.again or told
 
     @property
     def words(self) -> str:
@@ -184,6 +194,7 @@ class Server:
     def start(self, *, syncing: bool) -> None:
         """Start a process; a task of it syncs if ``syncing``."""
         self._lives += 1
+        self.saves.clear()  # a call that was cut off may have changed its note since
         self.process = process = self.machine.start(f"{self.name}{self._lives}")
         with process.running():
             cache = open_cache(self.machine.folder, self.policy.visibility, key=None)
@@ -355,7 +366,7 @@ class Server:
                 removes = arguments.get("action") == "delete_permanently"
                 if how not in ("repeats", "late") or removes:
                     raise
-                return await self._call(tool, arguments, again=True)
+                return replace(await self._call(tool, arguments, again=True), again=True)
             text = told["content"][0]["text"]
             value = told.get("structuredContent") or json.loads(text)
             answer = Answer(not told.get("isError"), value, text)

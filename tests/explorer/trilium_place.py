@@ -136,6 +136,15 @@ class TriliumPlace(HttpPlace):
         if note is not None and sent.knows not in (None, (note.title, before)):
             self.oracle.forgive(_words_of(before))
 
+    def landed(self, sent: Sent) -> None:
+        """See ``Service.landed``: another device acts on a note before its text is read back, perhaps."""
+        match (sent.request.method, *sent.request.segments):
+            case ("PUT", "etapi", "notes", note_id, "content"):
+                if word := self.world.meddle(
+                    f"right after {sent.process.name} sets a text", note_id
+                ):
+                    self.oracle.promise(word, "another device")
+
     def fails(self, sent: Sent) -> None:
         """See ``Service.fails``: another device acts on the note before it is sent again, perhaps."""
         match (sent.request.method, *sent.request.segments):

@@ -172,6 +172,7 @@ class VaultPlace:
                 others = [one for name, one in self.disk.files().items() if name[1] != old]
                 if any(data == held.data for _, data in others):
                     self._own_store().elsewhere += f" {held.text}"
+                self.world.act_between(f"{_name()} reads what it has displaced", note=note)
             self.workers.moment(f"it {_MOVES[exchange]}: done", kill=True)
             return done
 

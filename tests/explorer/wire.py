@@ -57,8 +57,8 @@ class WiredClient(MemoryClient):
 
     ``sends`` is told of each write that is sent, ``deletes`` of each id whose note is about to go. ``meddle`` lets
     another device act at that moment on the note of this id, and gives the word it wrote; ``owes`` is told of a word
-    that a push may have covered: the process knows it until it ends. ``covers`` gets the text before and after a
-    push at a store that overwrites.
+    that a push may have covered: the process knows it until it ends. ``promises`` is told of one that came after the push.
+    ``covers`` gets the text before and after a push at a store that overwrites; its process is None if the answer is lost.
     """
 
     def __init__(
@@ -74,7 +74,8 @@ class WiredClient(MemoryClient):
         down: Callable[[], bool],
         meddle: Callable[[str, str], str],
         owes: Callable[[Process, str], None],
-        covers: Callable[[Process, str, str], None],
+        promises: Callable[[str, str], None],
+        covers: Callable[[Process | None, str, str], None],
         sends: Callable[[PendingWrite], None],
         deletes: Callable[[str], None],
     ) -> None:
@@ -90,6 +91,7 @@ class WiredClient(MemoryClient):
         self._down = down
         self._meddle = meddle
         self._owes = owes
+        self._promises = promises
         self._covers = covers
         self._sends = sends
         self._deletes = deletes
@@ -130,13 +132,19 @@ class WiredClient(MemoryClient):
                 self.store.kept(write.note_id)  # no real store makes a note again by a change of it
             known = write.note_id in self.store.ids()
             before = self.store.text(write.note_id) if known else ""
-            answer = await push(write)
+            try:
+                answer = await push(write)
+            except OutcomeUnknown:
+                if self._overwrites and known:  # what it has displaced goes with its answer
+                    self._covers(None, before, self.store.text(write.note_id))
+                raise
             if answer.displaced is not None:
                 self.unrecorded += f" {answer.displaced.content.text}"
             if word:
                 self._owes(self.process, word)
             if self._overwrites and write.note_id in self.store.ids():
                 self._covers(self.process, before, self.store.text(write.note_id))
+                self._meddle_after(f"right after a push of {self.process.name}", write.note_id)
             repeatable = self.traits.retry is Retry.IDEMPOTENT
             if repeatable and self._happens("push arrives twice"):
                 self._note(f"the push of {self.process.name} arrives twice")
@@ -201,7 +209,7 @@ class WiredClient(MemoryClient):
             found = await call()
         except Exception as error:  # noqa: BLE001 - it is the answer
             if method in WRITES and isinstance(error, OutcomeUnknown):
-                self._meddle(f"while {who} waits for an answer", note_id)
+                self._meddle_after(f"while {who} waits for an answer", note_id)
             self._chooser.bring(error)
             await self._loop.gate(f"{who}: an error comes", late=strays)
             if not answer.done():
@@ -211,6 +219,11 @@ class WiredClient(MemoryClient):
         await self._loop.gate(f"{who}: an answer comes", late=strays)
         if not answer.done():
             answer.set_result(found)
+
+    def _meddle_after(self, when: str, note_id: str) -> None:
+        """Let another device act on what is there by now: nothing has covered the word that it wrote."""
+        if word := self._meddle(when, note_id):
+            self._promises(word, "another device")
 
     def _fault(self, method: str) -> Fault | None:
         if self._down():

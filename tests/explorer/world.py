@@ -28,7 +28,8 @@ from explorer.trilium_place import TriliumPlace
 from explorer.vault_place import VaultPlace
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.policy import PERMISSIVE, Policy, Visibility
-from mcp_notarium.stores.contract import Traits
+from mcp_notarium.stores.contract import Traits, WriteGuard
+from mcp_notarium.tools.history import PARTLY
 from support.memory_client import ROWS
 from support.sync_rig import DATABASE
 
@@ -660,6 +661,10 @@ class World:
             confirm=True,
         )
         alone = server.busy == 1 and server.done == begun
+        # Where the last writer wins, another may have come over it, and the answer tells.
+        covered = self.place.traits.write_guard is WriteGuard.LAST_WRITER
+        covered = covered and answer.value.get("status") == f"undone{PARTLY}"
+        alone = alone and not covered
         if answer.ok and certain and alone and made is not None and made.added(word):
             self.oracle.require_taken_back(server, str(answer.value.get("id") or note_id), word)
 
@@ -716,7 +721,7 @@ class World:
         try:
             answer = await server.call(tool, **arguments)
             answered = True
-            if answer.ok or answer.value.get("subcategory") == UNKNOWN:
+            if answer.may_have_changed:
                 forgive()
             return answer
         finally:

@@ -219,7 +219,7 @@ def settle(
     sent: Content,
     displaced: Content | None,
     held: Content,
-    repair: bool = False,
+    once: bool = False,
 ) -> Repair:
     """Bring together texts of which the store kept only the last.
 
@@ -227,20 +227,20 @@ def settle(
     another one over it. Somebody else's text stays in the note where two cannot be merged; ours becomes
     a copy. The displaced one becomes a copy as well if there are two others. ``held`` may be the store's own form of our text
     if nothing was displaced: merging the two could repeat a change, so ours becomes a copy if both changed one place.
-    ``repair``: see ``merge_repair``.
+    ``once``: others may have brought the lines of ``sent``, too; see ``merge_repair``.
     """
     content, copies_theirs = held, False
+    merge = merge_repair if once else merge_content
     if displaced is not None and held == sent:
         content = displaced
     elif displaced is not None and _is_over(held, base=base, sent=sent):
         # Merged with the base once more, ours would stand there twice.
-        ours = merge_content(base, sent, displaced)
-        both = merge_content(sent, ours, held) if ours is not None else None
+        ours = merge(base, sent, displaced)
+        both = merge(sent, ours, held) if ours is not None else None
         return Repair(both or held, copies_theirs=both is None)
     elif displaced is not None:
-        merged = merge_content(base, displaced, held)
+        merged = merge(base, displaced, held)
         content, copies_theirs = merged or held, merged is None
-    merge = merge_repair if repair else merge_content
     both = merge(base, sent, content)
     doubtful = displaced is None and both is not None and both.text != held.text
     if doubtful and _change_same_place(base.text, sent.text, held.text):

@@ -285,7 +285,7 @@ class WriteCommit:
             sent=sent,
             displaced=displaced.content if displaced else None,
             held=now.content,
-            repair=write.repair,
+            once=write.repair or pushed.repeated,
         )
         others = [other for other in (displaced, now) if other is not None]
         hidden = next((o for o in others if not self._journal.sees_revision(o)), None)

@@ -488,3 +488,20 @@ def test_a_deletion_that_a_store_with_write_ids_did_not_get_is_repeated(clients,
 
     asyncio.run(scenario())
     assert store.ids() == set()
+
+
+@overwriting
+def test_a_repeated_write_does_not_repeat_what_others_have_put_back_for_it(clients, store, traits):
+    client = clients(traits=traits)
+
+    async def scenario():
+        note = await open_note(client, store)
+        client.faults.plan(Fault.TIMEOUT, on="push")
+        with pytest.raises(OutcomeUnknown):
+            await client.change(note, f"{BASE}ours\n")
+        client.faults.plan(Fault.RACE, on="push", edit=lambda text: f"ours\n{text}theirs\n")
+        await client.run_cycles()
+
+    asyncio.run(scenario())
+    assert texts(store) == [f"ours\n{BASE}theirs\n"]
+    assert client.contents() == store.contents()

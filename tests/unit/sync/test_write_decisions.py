@@ -157,12 +157,14 @@ def text_of(parts, mark):
 
 
 @settings(max_examples=200, deadline=None)
-@given(base=lines, ours=lines, displaced=st.none() | lines, held=st.none() | lines)
-def test_no_text_that_met_in_the_store_is_lost(base, ours, displaced, held):
+@given(
+    base=lines, ours=lines, displaced=st.none() | lines, held=st.none() | lines, once=st.booleans()
+)
+def test_no_text_that_met_in_the_store_is_lost(base, ours, displaced, held, once):
     old, sent = Content(text_of(base, "")), Content(text_of(ours, " ours"))
     other = None if displaced is None else Content(text_of(displaced, " displaced"))
     now = sent if held is None else Content(text_of(held, " over it"))
-    made = settle(base=old, sent=sent, displaced=other, held=now)
+    made = settle(base=old, sent=sent, displaced=other, held=now, once=once)
     kept = [
         made.content,
         *([sent] if made.copies else []),
@@ -178,6 +180,27 @@ def test_where_two_texts_clash_theirs_stays_in_the_note():
     assert merge_content(BASE, OURS, theirs) is None
     assert settle(base=BASE, sent=OURS, displaced=theirs, held=OURS) == Repair(theirs, copies=True)
     assert settle(base=BASE, sent=OURS, displaced=None, held=theirs).content == theirs
+
+
+@pytest.mark.parametrize(
+    ("base", "sent", "displaced", "held"),
+    [
+        ("one two", "one more two", "top one two more", "one more two end"),
+        ("one", "one more", "top one more", "one top more"),
+        ("one two", "top one two", "one two more", "one more two"),
+        ("one two", "one more two", "top one two more", "one more two"),
+    ],
+    ids=["sent and displaced", "displaced and over it", "displaced and held", "nothing over it"],
+)
+def test_a_line_that_others_have_brought_too_stands_once_whatever_has_met(
+    base, sent, displaced, held
+):
+    old, ours, other, now = (
+        Content(text.replace(" ", "\n") + "\n") for text in (base, sent, displaced, held)
+    )
+    made = settle(base=old, sent=ours, displaced=other, held=now, once=True)
+    words = {*sent.split(), *displaced.split(), *held.split()}
+    assert (sorted(made.content.text.split()), made.copies) == (sorted(words), False)
 
 
 def between(tags=("a",), text="one\n", **values):
