@@ -59,6 +59,7 @@ def parsed(text: str) -> list[tuple[int, int, str]]:
 @example("> a\nb\n> c\nd\n===\n")
 @example("a | b\n--- | ---\nrow\n===\n")
 @example("- a\nb\n2. c\n   # d\n")
+@example("- # head\n  text\n#tag\n\t- # deep")
 def test_headings_are_those_of_another_parser(text: str) -> None:
     assume(not text_start(text))
     found = [(one.line, one.level, " ".join(one.words.split())) for one in read_sections(text)[1:]]

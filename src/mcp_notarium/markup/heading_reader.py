@@ -204,8 +204,9 @@ class HeadingReader:
         return below if _BREAK.match(self._text, words) else 0
 
     def _number(self, at: int) -> int:
-        """Return the number of the line that begins here; it is not above one that was asked for before."""
+        """Return the number of the line that begins here."""
         self._line += self._text.count(LF, self._counted, at)
+        self._line -= self._text.count(LF, at, self._counted)
         self._counted = at
         return self._line + (at == len(self._text) and not self._text.endswith(LF))
 
