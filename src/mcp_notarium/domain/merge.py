@@ -129,6 +129,15 @@ def _merge_texts(base: str, mine: str, theirs: str) -> str | None:
 
 
 def _merge_lines(base: str, mine: str, theirs: str) -> str | None:
+    """Merge with theirs first, or with mine first where only that leaves each line of front matter below its key."""
+    for one, other in ((mine, theirs), (theirs, mine)):
+        merged = _merge_in_order(base, one, other)
+        if merged is None or not _strays(merged, mine, theirs):
+            return merged
+    return None
+
+
+def _merge_in_order(base: str, mine: str, theirs: str) -> str | None:
     run = _Merge(*map(_Lines.of, (base, mine, theirs)))
     if run.overlaps:
         return None
@@ -136,6 +145,22 @@ def _merge_lines(base: str, mine: str, theirs: str) -> str | None:
     merged = _join(run.merged, newline=newline_of(theirs or mine), final_end=final_end)
     doubled = _doubled_keys(merged)
     return None if doubled and doubled - _doubled_keys(mine) - _doubled_keys(theirs) else merged
+
+
+def _strays(merged: str, mine: str, theirs: str) -> bool:
+    """Tell whether a line of the front matter stands below a key below which no side has it."""
+    held = {*_entries(mine[: _block_end(mine)]), *_entries(theirs[: _block_end(theirs)])}
+    return bool(held) and not {*_entries(merged[: text_start(merged)])} <= held
+
+
+def _entries(block: str) -> list[tuple[str, str]]:
+    """Return the lines of front matter, each with the key above it."""
+    key, found, pattern = "", [], _TOML_KEY if block.startswith("+++") else _KEY
+    for line in block.splitlines(keepends=True):
+        if named := pattern.match(line):
+            key = named[1]
+        found.append((key, line.rstrip()))
+    return found
 
 
 def _doubled_keys(text: str) -> set[str]:

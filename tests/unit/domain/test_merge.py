@@ -236,6 +236,36 @@ def test_a_property_that_both_sides_added_does_not_come_to_stand_twice(ours, the
     assert got == (None if merged is None else base.format(f"{merged}\n"))
 
 
+@pytest.mark.parametrize(
+    ("base", "ours", "theirs", "merged"),
+    [
+        (
+            "tags:\n  - a\n",
+            "tags:\n  - a\n  - m\n",
+            "tags:\n  - a\nstatus: open\n",
+            "tags:\n  - a\n  - m\nstatus: open\n",
+        ),
+        (
+            "tags:\n  - a\n",
+            "tags:\n  - a\nstatus: open\n",
+            "tags:\n  - a\n  - m\n",
+            "tags:\n  - a\n  - m\nstatus: open\n",
+        ),
+        (
+            "tags:\n  - a\n",
+            "tags:\n  - a\n  - m\n",
+            "tags:\n  - a\nnote: |\n  x\n",
+            "tags:\n  - a\n  - m\nnote: |\n  x\n",
+        ),
+        ("a: 1\ntags:\n  - a\n", "a: 1\n", "a: 1\ntags:\n  - a\n  - m\n", None),
+    ],
+)
+def test_an_item_of_a_list_stays_below_its_property(base, ours, theirs, merged) -> None:
+    note = "---\n{}---\nbody\n"
+    got = merge(note.format(base), note.format(ours), note.format(theirs))
+    assert got == (None if merged is None else note.format(merged))
+
+
 def test_what_both_changed_below_new_front_matter_is_named_with_its_line() -> None:
     mine, theirs = "---\nstatus: a\n---\nmine\n", "---\nowner: b\n---\ntheirs\n"
     assert merge("base\n", mine, theirs) is None
