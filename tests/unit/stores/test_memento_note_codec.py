@@ -166,6 +166,25 @@ def test_what_is_composed_reads_as_it_will_be_stored(content, items, text):
     assert (change.columns, change.at) == ({}, 2000)
 
 
+MONDAY = {"id": "a", "text": "milk", "checked": True, "due": "monday"}
+FRIDAY = {"id": "b", "text": "milk", "checked": False, "due": "friday"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("- [ ] milk", [FRIDAY]),
+        ("- [x] milk", [MONDAY]),
+        ("- [x] oat milk\n- [ ] milk", [MONDAY | {"text": "oat milk"}, FRIDAY]),
+        ("- [ ] milk\n- [x] milk", [FRIDAY, MONDAY]),
+        ("- [x] milk\n- [x] milk", [MONDAY, FRIDAY | {"checked": True}]),
+    ],
+)
+def test_of_items_with_the_same_text_each_stays_itself(text, expected):
+    _, found = checklist.split(text, "", [MONDAY, FRIDAY], seed="s")
+    assert found == expected
+
+
 def test_checklists_of_any_size_are_matched_at_once():
     items = [{"id": str(n), "text": f"item {n % 7}", "checked": False} for n in range(20_000)]
     text = checklist.render("", items[::-1])

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mcp_notarium.domain.characters import replace_surrogates
+from mcp_notarium.domain.diff import find_changes
 
 Item = dict[str, Any]
 Line = tuple[bool, str]
@@ -87,12 +88,16 @@ def _find_lines(text: str, before: Counter[str]) -> tuple[str, list[Line]]:
 
 
 def _match(items: Sequence[Item], lines: Sequence[Line], seed: str) -> list[Item]:
-    """Give each line the item that it was: the same text, wherever it is now, else the same place."""
-    free: dict[str, deque[int]] = {}
-    for number, item in enumerate(items):
-        free.setdefault(_text(item), deque()).append(number)
-    same = [free[text].popleft() if free.get(text) else None for _, text in lines]
-    left = {number for numbers in free.values() for number in numbers}
+    """Give each line the item that it was: unchanged, else with the same text, wherever it is now, else at the same place."""
+    same = _find_unchanged(items, lines)
+    for with_state in (True, False):
+        free: dict[Line, deque[int]] = {}
+        for number in sorted({*range(len(items))} - {*same}):
+            free.setdefault(_line(items[number], with_state=with_state), deque()).append(number)
+        for place, (checked, text) in enumerate(lines):
+            if same[place] is None and free.get(line := (checked and with_state, text)):
+                same[place] = free[line].popleft()
+    left = {*range(len(items))} - {*same}
     made, follows = [], 0
     for place, line in enumerate(lines):
         was = same[place]
@@ -102,6 +107,22 @@ def _match(items: Sequence[Item], lines: Sequence[Line], seed: str) -> list[Item
         follows = follows if was is None else was + 1
         made.append(_new(line, f"{seed}/{place}") if was is None else _changed(items[was], line))
     return made
+
+
+def _find_unchanged(items: Sequence[Item], lines: Sequence[Line]) -> list[int | None]:
+    """Return of each line which item it is still, in the same order; None: of none."""
+    shown = [repr(_line(item)) for item in items]
+    found: list[int | None] = []
+    at = 0
+    for change in find_changes(shown, [*map(repr, lines)]):
+        found += range(at, change.low)
+        found += [None] * (change.high - change.low + change.growth)
+        at = change.high
+    return [*found, *range(at, len(items))]
+
+
+def _line(item: Item, *, with_state: bool = True) -> Line:
+    return bool(item.get("checked")) and with_state, _text(item)
 
 
 def _text(item: Item) -> str:
