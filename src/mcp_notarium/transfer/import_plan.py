@@ -246,10 +246,12 @@ def adapt(note: ExportedNote, traits: Traits, lost: list[str]) -> Content | None
         lost.append(FOLDER_FROM_TAG)
         tags = take_folder(tags)[1]
     content = replace(content, tags=tags)
+    held = content.properties
+    without = {name for name in traits.properties & held.keys() if held[name] is not True}
     if traits.other_properties is not PropertyPlace.BESIDE:
-        without = content.properties.keys() - {*traits.settable}
-        lost += map(NO_PROPERTY.format, sorted(without))
-        content = replace(content, properties=content.properties.having({}, without=without))
+        without |= held.keys() - {*traits.settable}
+    lost += map(NO_PROPERTY.format, sorted(without))
+    content = replace(content, properties=held.having({}, without=without))
     # defence: import-shares-nothing =False
     addresses = find_new_addresses(content.tags, present=()) if traits.shares_by_tag else ()
     if addresses:

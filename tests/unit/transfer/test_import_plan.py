@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.domain.exported_note import TIDY_TAGS, UNREAD_TAGS, ExportedNote, export_note
-from mcp_notarium.domain.note import Content, PendingWrite, PropertyPlace, flags
+from mcp_notarium.domain.note import Content, PendingWrite, Properties, PropertyPlace, flags
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import RateLimited, StoreRejected, StoreUnavailable
 from mcp_notarium.library.note_transfer import NoteTransfer
@@ -430,6 +430,12 @@ BARE = replace(
         (note(text="# T\nt", title="T"), BARE, Content("# T\nt"), import_plan.TITLE_TO_TEXT),
         (note(trash=True), BARE, None, import_plan.NO_TRASH),
         (note(tags=("a",)), BARE, Content("t"), import_plan.NO_TAGS),
+        (
+            note(properties=Properties({"pinned": "no"})),
+            SimplenoteStore.traits,
+            Content("t"),
+            import_plan.NO_PROPERTY.format("pinned"),
+        ),
         (note(text="x" * 100), BARE, None, import_plan.TOO_LARGE),
         (note(text="x" * 1_000_001), SimplenoteStore.traits, None, import_plan.TOO_LARGE),
         (
