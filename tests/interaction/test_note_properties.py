@@ -24,6 +24,36 @@ def rows(answer: dict[str, Any]) -> list[str]:
     return [row["uuid"] for row in answer["content"]]
 
 
+async def test_an_item_of_a_list_is_not_merged_below_a_property_that_came_meanwhile(
+    tmp_path: Any,
+) -> None:
+    before = "---\npeople:\n  - Ann\n---\nbody\n"
+
+    def write(place: Place, text: str = before) -> None:
+        (place.folder / "N.md").write_text(text)
+
+    async with PLACES["vault"](tmp_path, write) as place:
+        write(place, before.replace("  - Ann\n", "  - Ann\nstatus: open\n"))
+        answer = await place.call("save", id="N.md", properties={"people": ["Ann", "Bob"]})
+        assert answer["properties"] == {"people": ["Ann", "Bob"], "status": "open"}
+
+
+@pytest.mark.parametrize(
+    "change", [{"find": "---\na: 1\n---\n", "replace": ""}, {"text": "body\n"}]
+)
+async def test_a_block_that_only_the_new_text_lacks_stays_and_that_is_said(
+    change: dict[str, str], tmp_path: Any
+) -> None:
+    def write(place: Place) -> None:
+        (place.folder / "N.md").write_text("---\na: 1\n---\nbody\n")
+
+    async with PLACES["vault"](tmp_path, write) as place:
+        version = (await place.call("get", id="N.md"))["local_version"]
+        answer = await place.call("save", id="N.md", local_version=version, confirm=True, **change)
+        assert answer["unchanged"]
+        assert (await place.call("get", id="N.md"))["properties"] == {"a": 1}
+
+
 async def found(place: Place, query: str) -> set[str]:
     return set(rows(await place.call("list", query=query)))
 

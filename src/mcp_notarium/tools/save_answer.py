@@ -180,11 +180,16 @@ def make_answer(
         **note_fields(note, policy),
         **fields,
         merged=(saved is not None and saved.merged) or None,
-        unchanged=saved is None or None,
+        unchanged=saved is None or _is_same(draft.note, note) or None,
         conflict_copy_id=saved.copy_id if saved else None,
     )
     answer.record_changed((*saved.relinked, *saved.waiting) if saved else ())
     return answer
+
+
+def _is_same(before: Note | None, note: Note) -> bool:
+    """Tell whether the store has left a note as it was, as it does with a block of properties that only `text` lacks."""
+    return before is not None and (before.id, before.local_version) == (note.id, note.local_version)
 
 
 def _has_linked_image(sent: str, stored: str) -> bool:

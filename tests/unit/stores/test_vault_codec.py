@@ -163,6 +163,9 @@ TOML = "+++\ntitle = 'x'\n+++\n"
         (f"{TOML}body\n", f"above\n{TOML}body\n", f"{TOML}above\nbody\n"),
         (f"{FRONT}body\n", f"{TOML}body\n", f"{TOML}body\n"),
         (f"{FRONT}body\n", "---\n\na line across\n", f"{FRONT}---\n\na line across\n"),
+        ("---\n\nbody\n\n---\nend\n", "\nbody\n\n---\nend\n", "\nbody\n\n---\nend\n"),
+        ("---\nbody\n---\nend\n", "# T\n---\nbody\n---\nend\n", "# T\n---\nbody\n---\nend\n"),
+        ("---\n{a: 1}\n---\nbody\n", "new\n", "---\n{a: 1}\n---\nnew\n"),
     ],
 )
 def test_what_an_edit_keeps(text: str, new: str, stored: str) -> None:

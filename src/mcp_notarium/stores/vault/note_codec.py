@@ -293,9 +293,10 @@ def _keep_front_matter(old: str, text: str) -> str:
 
 
 def _missing_front_matter(old: str, text: str) -> str:
-    """Return the block of a note if its new text begins with none; else ''."""
+    """Return the block of a note if its new text begins with none; else ''. Text between two lines across the page is no block."""
     start = text_start(old)
-    if not start or text_start(text) or is_foreign(text):
+    is_block = looks_like_block(old) or old[:start].lstrip(f"{_BOM}- \t\r\n").startswith("{")
+    if not is_block or not start or text_start(text) or is_foreign(text):
         return ""
     held = old[:start]
     return held if held.endswith("\n") else f"{held}\n"
