@@ -548,8 +548,8 @@ class _Run:
             loss, _ = await find_bulk_loss(self.app, made)
         except NotPermitted as error:
             raise NoteLeft(error.message) from None  # of this note alone
-        # defence: bulk-consent-covers-shares
         told = {*[*self.plan.addresses][:_MOST_ADDRESSES]}
+        # defence: bulk-consent-covers-shares
         if not told.issuperset(_new_addresses(self.app, made)):
             raise NoteLeft("It would be shared with somebody whom the question did not name.")
         agreed = self.losses.get(note_id)

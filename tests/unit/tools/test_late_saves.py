@@ -318,11 +318,11 @@ async def test_a_text_that_our_own_write_replaced_is_a_base_too(tmp_path, keeps)
 async def test_what_needs_consent_is_never_merged_with_a_later_text(harness):
     version = await noted(harness, "Plan\n")
     await edited(harness, "Plan\n", "Plan\nand a secret\n")
+    caller = Caller(agrees=True)
     with pytest.raises(VersionConflict):
-        await write(
-            harness, Caller(agrees=True), id="n", local_version=version, tags=["new@example.org"]
-        )
+        await write(harness, caller, id="n", local_version=version, tags=["new@example.org"])
     assert harness.store.fields("n")["tags"] == []
+    assert caller.asked == [], "nobody is asked for what is refused all the same"
 
 
 @pytest.mark.parametrize(
