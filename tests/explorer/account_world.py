@@ -226,7 +226,7 @@ class AccountWorld(World):
             name = self.chooser.among(f"act {number} of the person", ["nothing", *acts])
             if name != "nothing":
                 self._foreign_left += 1
-                turns = self.chooser.choose(f"act {number} of the person comes after", 30, rate=1.0)
+                turns = self.comes_after(f"act {number} of the person")
                 self.loop.expect_after(turns, f"the person {name}", partial(self._let_person, name))
 
     def _let_person(self, name: str) -> None:

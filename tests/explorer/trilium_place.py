@@ -149,9 +149,14 @@ class TriliumPlace(HttpPlace):
         """See ``Service.fails``: another device acts on the note before it is sent again, perhaps."""
         match (sent.request.method, *sent.request.segments):
             case ("PUT" | "DELETE", "etapi", "notes", note_id, *_):
-                when = f"before {sent.process.name} sends again: {sent.words}"
-                if word := self.world.meddle(when, note_id, rate=0.5):
-                    self.oracle.promise(word, "another device")
+                pass
+            case ("POST", "etapi", "create-note"):
+                note_id = json.loads(sent.request.body)["noteId"]
+            case _:
+                return
+        when = f"before {sent.process.name} sends again: {sent.words}"
+        if word := self.world.meddle(when, note_id, rate=0.5):
+            self.oracle.promise(word, "another device")
 
     def may_be_old(self, _request: Request) -> bool:
         """See ``Service.may_be_old``: in a network of one's own it may be reached without TLS."""

@@ -738,10 +738,15 @@ class World:
             if name == "nothing":
                 continue
             self._foreign_left += 1
-            turns = self.chooser.choose(f"act {number} of another device comes after", 30, rate=1.0)
+            turns = self.comes_after(f"act {number} of another device")
             self.loop.expect_after(
                 turns, f"another device: {name}", lambda name=name: self._foreign(name)
             )
+
+    def comes_after(self, act: str) -> int:
+        """Return how many events an act comes after: before the first save is answered, or long after that."""
+        chosen = self.chooser.choose(f"{act} comes after", 60, rate=1.0)
+        return chosen if chosen < 30 else (chosen - 28) * 25
 
     def _foreign_acts(self) -> dict[str, Callable[[str, str], None]]:
         acts = self.place.acts()
