@@ -56,8 +56,8 @@ def _links_not_finished(set_attribute: Set) -> None:
 
 
 def _cards_not_finished(set_attribute: Set) -> None:
-    async def finish(self: Any, moves: Any) -> None:
-        for key, _ in moves:
+    async def finish(self: Any) -> None:
+        for key, _ in self._cache.sync_state.card_moves():
             self._cache.sync_state.drop_card_move(key)
 
     set_attribute(link_writes.CardMoves, "finish", finish)
