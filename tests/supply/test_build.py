@@ -135,3 +135,19 @@ def test_sdist_is_complete(built):
     if done.returncode:
         pytest.skip("not a checkout")
     assert {name for name in done.stdout.split("\n") if name} - names <= {".gitattributes"}
+
+
+def test_nothing_else_is_at_the_top_of_the_tree():
+    done = subprocess.run(["git", "ls-files"], cwd=TOP, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip("not a checkout")
+    top = {name for name in done.stdout.split("\n") if name and "/" not in name}
+    assert {Path(name).suffix for name in top} <= {
+        "",
+        ".md",
+        ".toml",
+        ".lock",
+        ".yml",
+        ".yaml",
+        ".json",
+    }
