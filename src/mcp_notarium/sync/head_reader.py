@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from itertools import pairwise
 from typing import cast
 
 from mcp_notarium.domain.conflict_copy import (
@@ -241,8 +240,9 @@ class HeadReader:
         changed = self._in_parts and held in (Held.MERGEABLE, Held.CLASHING)
         in_part = changed and has_arrived_in_part(base=base, sent=sent, stored=head.content)
         held, wanted = (Held.MERGEABLE, content) if in_part else (held, wanted)
-        if held is Held.OURS and self._merges and not write.copied:
-            lacking = await self._find_lacking(write, head, base)
+        if self._merges and not write.copied:
+            arrived, lacking = await self._look_since(write, head, base)
+            held = Held.OURS if arrived else held
             view = replace(view, lacking=lacking).but(Fact.LACKING) if lacking else view
         if held is not Held.CLASHING:
             held, wanted = self._lead_on(write, head, held, wanted)
@@ -261,29 +261,27 @@ class HeadReader:
             return view.holding(Held.OURS)
         return replace(await self.redraft(view, head, wanted), in_part=in_part)
 
-    async def _find_lacking(
+    async def _look_since(
         self, write: PendingWrite, head: Revision, base: Content | None
-    ) -> Content | None:
-        """Return what a note is to become that a write has reached, and that lacks what was there between its base and itself.
+    ) -> tuple[bool, Content | None]:
+        """Tell whether a revision since its base is the write's, and what the note is to become if that lacks what lay between.
 
         The store has merged both, and the answer that told of it is lost. None: nothing is missing, or nobody can tell.
         """
         since = await self._read_since(write, head)
         sent = self._journal.sent(write)
-        met = [
-            (made, theirs)
-            for made, theirs in pairwise(since)
-            if made.modified_at == sent.modified_at
-        ]
+        ours = [at for at, one in enumerate(since) if one.modified_at == sent.modified_at]
+        if not ours or since[ours[-1]] is since[-1]:
+            return bool(ours), None
+        made, theirs = (one.content for one in since[ours[-1] : ours[-1] + 2])
         base = base or await self._read_base(write)
-        if not met or base is None:
-            return None
-        made, theirs = (one.content for one in met[-1])
+        if base is None or not self._journal.sees_revision(since[ours[-1] + 1]):
+            return False, None
         planned = plan_repair(base=base, sent=sent.content, theirs=theirs, stored=made)
-        if planned is None or planned.copies or not self._journal.sees_revision(met[-1][1]):
-            return None
+        if planned is None or planned.copies:
+            return planned is None, None
         wanted = merge_content(made, planned.content, head.content)
-        return None if wanted == head.content else wanted
+        return wanted is not None, None if wanted == head.content else wanted
 
     async def _read_since(self, write: PendingWrite, head: Revision) -> list[Revision]:
         """Read the revisions since the base of a write, the newest first; none if they are not all known, or too many."""

@@ -403,9 +403,8 @@ class WriteCommit:
         write, sent, answer = pushed.write, pushed.sent, pushed.answer
         self._tag_changes.pop(write.write_id, None)
         rewritten, stored = now is not None and not pushed.own, now or answer.revision
-        if (
-            now is None and stored.content != sent
-        ):  # the text in an answer may differ from the stored one
+        # The text in an answer may differ from the stored one.
+        if now is None and stored.content != sent:
             held = await self._read_again(stored)
             stored = held if isinstance(held, Revision) and held.etag == stored.etag else stored
         merged = rewritten and answer.alone and answer.revision.content == sent

@@ -469,6 +469,7 @@ def test_a_write_known_to_the_store_is_not_looked_for_in_the_version_after_its_s
         note = await client.create("one\n")
         await unanswered(client, note, "one\ntwo\n", Fault.LOST_ANSWER)
         store.edit(note.id, lambda _: "one\n")
+        store.forget_versions(note.id)
         client.faults.plan(Fault.RACE, on="push")
         assert await client.writer.replay.finish_all() == {WriteOutcome.COPIED: 1}
 

@@ -400,6 +400,28 @@ def test_a_tag_of_others_is_put_back_by_whoever_finishes_the_write(
     assert settled(later, store)
 
 
+@pytest.mark.parametrize("now", ["Ours, better\n", ""])
+@pytest.mark.parametrize("given", [["theirs"], []])
+def test_a_write_is_known_in_a_note_where_its_line_was_changed_since(clients, store, given, now):
+    client = clients()
+    note = asyncio.run(client.create("one\n", "t"))
+
+    def stop(name):
+        if name == "pushed":
+            raise Crash
+
+    killed = clients(on_step=stop)
+    killed.time.now += 1
+    tag_before(killed, store, *given)
+    with pytest.raises(Crash):
+        asyncio.run(killed.writer.save(note=note, content=Content("one\nours\n", ("t", "ours"))))
+    store.edit(note.id, lambda text: text.replace("ours\n", now), now=8.0)
+    later = clients(owner_ended=lambda _owner: True)
+    asyncio.run(later.run_cycles(2))
+    assert store.contents() == {note.id: Content("one\n" + now, ("t", *given, "ours"))}
+    assert settled(later, store)
+
+
 def test_a_tag_that_comes_while_another_is_put_back_is_put_back_as_well(client, store):
     async def scenario():
         note = await client.create("one\n", "t")
