@@ -28,7 +28,7 @@ from mcp_notarium.sync.replay import Replay
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.write_attempt import WriteAttempt
 from mcp_notarium.sync.write_commit import WriteCommit
-from mcp_notarium.sync.write_decisions import Attempt, Decision, Held, Step
+from mcp_notarium.sync.write_decisions import Attempt, Decision, Held, Step, View
 
 Set = Callable[[Any, str, Any], None]
 
@@ -87,7 +87,7 @@ def _other_write_id(set_attribute: Set) -> None:
 
 
 def _nothing_hidden(set_attribute: Set) -> None:
-    set_attribute(Visibility, "hidden_by", lambda _self, _note_id, _tags, **_how: None)
+    set_attribute(Visibility, "hidden_by", lambda _self, *_asked, **_how: None)
 
 
 def _news_not_flushed(set_attribute: Set) -> None:
@@ -187,9 +187,9 @@ def _displaced_dropped(set_attribute: Set) -> None:
 def _removal_read_as_text(set_attribute: Set) -> None:
     finish = WriteCommit.finish_arrived
 
-    def read(self: WriteCommit, write: PendingWrite, head: Any, **how: Any) -> Any:
-        self._store.revision_of(write.note_id, write.body)
-        return finish(self, write, head, **how)
+    def read(self: WriteCommit, view: View) -> Any:
+        self._store.revision_of(view.write.note_id, view.write.body)
+        return finish(self, view)
 
     set_attribute(WriteCommit, "finish_arrived", read)
 

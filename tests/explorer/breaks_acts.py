@@ -77,9 +77,8 @@ def _canvas_not_compared(set_attribute: Set) -> None:
 def _links_of_an_undo_stay(set_attribute: Set) -> None:
     with_links = history.with_links
 
-    async def without(app: Any, note: Any, content: Any, *, wanted: Any) -> Any:
-        del wanted
-        return await with_links(app, note, content, wanted=False)
+    async def without(app: Any, note: Any, content: Any, **how: Any) -> Any:
+        return await with_links(app, note, content, **(how | {"wanted": False}))
 
     set_attribute(history, "with_links", without)
 

@@ -96,7 +96,7 @@ def _writers_not_awaited(set_attribute: Set) -> None:
 
 def _left_behind_removed(set_attribute: Set) -> None:
     set_attribute(
-        file_table, "recover", lambda folder, name, _changed: os.unlink(name, dir_fd=folder)
+        file_table, "recover", lambda folder, name, **_how: bool(os.unlink(name, dir_fd=folder))
     )
 
 

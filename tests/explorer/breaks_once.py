@@ -97,10 +97,10 @@ def _kept_by_each(set_attribute: Set) -> None:
 
 
 def _lacking_tags_not_looked_for(set_attribute: Set) -> None:
-    async def nothing(*_asked: Any) -> None:
-        return
+    async def nothing(*_asked: Any) -> tuple[bool, None]:
+        return False, None
 
-    set_attribute(HeadReader, "_find_lacking", nothing)
+    set_attribute(HeadReader, "_look_since", nothing)
 
 
 # News.
@@ -223,8 +223,8 @@ def _repairs_that_meet_doubled(set_attribute: Set) -> None:
 def _put_back_lines_repeated(set_attribute: Set) -> None:
     settle = WriteCommit._settle
 
-    def settled(self: WriteCommit, pushed: Any) -> Any:
-        return settle(self, replace(pushed, repeated=False))
+    def settled(self: WriteCommit, pushed: Any, *, once: bool) -> Any:
+        return settle(self, pushed, once=once and not pushed.repeated)
 
     set_attribute(WriteCommit, "_settle", settled)
 

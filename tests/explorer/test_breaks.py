@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -47,10 +49,29 @@ def broken_product(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPat
     forget_loaded()
 
 
-def test_each_break_breaks_what_is_there() -> None:
-    for broken in ALL_BREAKS.values():
-        with pytest.MonkeyPatch.context() as patch:
-            broken.make(patch.setattr)
+def _takes_the_same(old: object, new: object) -> bool:
+    """Tell whether what is put in the place of a function can be called as that is."""
+    if not (inspect.isfunction(old) and inspect.isfunction(new)):
+        return True
+    parameters = inspect.signature(old).parameters.values()
+    named = {one.name: None for one in parameters if one.kind is one.KEYWORD_ONLY}
+    others = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+    for calls in ((others, named), (others[:1], named | dict.fromkeys(others[1:]))):
+        with suppress(TypeError):
+            inspect.signature(new).bind(*calls[0], **calls[1])
+            return True
+    return False
+
+
+@pytest.mark.parametrize("name", ALL_BREAKS)
+def test_each_break_breaks_what_is_there(name: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+
+        def put(target: object, attribute: str, new: object) -> None:
+            assert _takes_the_same(getattr(target, attribute), new), attribute
+            patch.setattr(target, attribute, new)
+
+        ALL_BREAKS[name].make(put)
 
 
 @pytest.mark.slow("explores until a fault is found")

@@ -1,4 +1,4 @@
-"""A plugin of pytest: which rows of the write table each test has reached; a file gets them when the run ends."""
+"""A plugin of pytest: which rows of the write table each test has reached, for which kind of write; a file gets them when the run ends."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 from mcp_notarium.sync import write_attempt, write_commit, write_decisions
 from mcp_notarium.sync.write_decisions import DECISIONS, Case, Step
 
-_reached: dict[str, set[int]] = {}
+_reached: dict[str, set[tuple[int, str]]] = {}
 _current = [""]
 
 
 def _decide(case: Case) -> Step:
     number = next(number for number, row in enumerate(DECISIONS) if row.covers(case))
-    _reached.setdefault(_current[0], set()).add(number)
+    _reached.setdefault(_current[0], set()).add((number, case.kind.value))
     return write_decisions.decide(case)
 
 
@@ -29,5 +29,5 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_sessionfinish() -> None:
-    rows = {name: sorted(numbers) for name, numbers in _reached.items()}
+    rows = {name: sorted(halves) for name, halves in _reached.items()}
     Path(os.environ["DECIDED_ROWS"]).write_text(json.dumps(rows))

@@ -367,7 +367,7 @@ class Acknowledgement:
     first: str | None = None
     """Name the first revision after our base, if ``get`` may know it and it is not ``revision``."""
     displaced: Revision | None = None
-    """Hold what the write has overwritten, where a LAST_WRITER store can tell and it was not our base."""
+    """Hold what a change has overwritten, where a LAST_WRITER store can tell and it was not our base; None of a new note."""
 
 
 @dataclass(frozen=True, slots=True)

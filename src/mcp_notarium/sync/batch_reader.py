@@ -216,7 +216,11 @@ class BatchReader:
     def _change_batches(
         self, page: ChangePage, *, cursor: str, index_version: int
     ) -> tuple[Batch, ...]:
-        self._check_tombstones(page)
+        removed = {change.id for change in page.changes if isinstance(change, Tombstone)}
+        here = {note_id for note_id in removed if self._cache.notes.etag(note_id) is not None}
+        if here:
+            total = self._cache.notes.counts().total
+            check_removals(total, here, trashed=self._in_trash(here), swept=False)
         if not page.changes and page.cursor == cursor:
             return ()
         bookmark = partial(SyncProgress.mark_cursor, cursor=page.cursor, left_out=page.left_out)
@@ -235,13 +239,6 @@ class BatchReader:
             if entry.identity and (one := known[note_id]) is not None
             if one.etag == entry.etag and one.identity != entry.identity
         }
-
-    def _check_tombstones(self, page: ChangePage) -> None:
-        removed = {change.id for change in page.changes if isinstance(change, Tombstone)}
-        here = {note_id for note_id in removed if self._cache.notes.etag(note_id) is not None}
-        if here:
-            total = self._cache.notes.counts().total
-            check_removals(total, here, trashed=self._in_trash(here), swept=False)
 
     async def _poll(self) -> Batches:
         """Yield what changed since the last listing or change feed, by listing. Removals do not show in it."""

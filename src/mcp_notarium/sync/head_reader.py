@@ -181,8 +181,9 @@ class HeadReader:
             raise PerhapsRenamed("a listing must tell whether the note was renamed", write)
         view = replace(view, write=write, head=head)
         if write.kind is WriteKind.UPDATE and (other or isinstance(head, Tombstone)):
-            kept = write.copied or self.has_answer(write) or not self._has_text_to_keep(write)
-            return view.but(Fact.KEPT) if kept else view
+            if self._has_answer(write):
+                return view.but(Fact.ARRIVED)
+            return view if self._has_text_to_keep(write) else view.but(Fact.KEPT)
         if write.kind is WriteKind.DELETE:
             if other:
                 return view.holding(Held.CLASHING)
@@ -193,9 +194,9 @@ class HeadReader:
         else:
             view = await self._look_for_changed(view, cast("Revision", head))
         doubtful = view.case.held in (Held.NOTHING, Held.CLASHING)
-        return view.but(Fact.KEPT) if doubtful and self.has_answer(write) else view
+        return view.but(Fact.ARRIVED) if doubtful and self._has_answer(write) else view
 
-    def has_answer(self, write: PendingWrite) -> bool:
+    def _has_answer(self, write: PendingWrite) -> bool:
         """Tell whether a process that was too slow to keep the entry has stored the answer."""
         known = self._cache.notes.base(write.note_id)
         same = known is not None and known.content == self._journal.sent(write).content
@@ -249,7 +250,7 @@ class HeadReader:
         asks = self._store.traits.retry is Retry.ASK and not self._journal.is_taken(head)
         if base and asks and is_ours_rewritten(base=base, sent=sent, stored=head.content):
             held = Held.OURS
-        view = (view.but(Fact.KEPT) if write.copied else view).holding(held)
+        view = view.holding(held)
         if not self._journal.sees_revision(head):
             wanted = replace(wanted, tags=head.content.tags)  # the policy hides it now: keep it so
         shows = held is Held.BASE and wanted.tags != content.tags
@@ -350,7 +351,7 @@ class HeadReader:
         if isinstance(error, NoteNotFound) and kind is WriteKind.CREATE:
             if repeated:  # the store remembers the write
                 gone = replace(view, head=Tombstone(write.note_id))
-                return gone.holding(Held.NOTHING).but(Fact.KEPT)
+                return gone.holding(Held.NOTHING).but(Fact.ARRIVED)
             error = StoreProtocolError(
                 "the note store confirmed the new note and then reported that it does not exist"
             )

@@ -265,14 +265,11 @@ class Journal:
             self._cache.notes.names.add_alias(entry.note_id, storing.id)
 
     def reject(self, write: PendingWrite, reason: str) -> None:
-        """Keep the entry as text that the store will never take; that of a link is none, and goes."""
+        """Keep the entry as text that the store will never take."""
         self._ends_flushed.discard(write.write_id)
         with self._cache.transaction(durable=True):
             self._cache.journal.drop_following(write.write_id)
-            if write.after:
-                self._cache.journal.drop(write.write_id)
-            else:
-                self._cache.journal.reject(write.write_id, reason)
+            self._cache.journal.reject(write.write_id, reason)
 
     def waits(self, write: PendingWrite) -> bool:
         """Tell whether another entry must be finished before this one: links follow a renaming, and wait for any that is on its way."""

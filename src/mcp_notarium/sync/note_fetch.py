@@ -76,7 +76,10 @@ class NoteFetcher:
                 for remote in remotes:
                     group.create_task(ask(remote))
         except BaseExceptionGroup as failures:
-            raise _first_error(failures) from None
+            error: BaseException = failures
+            while isinstance(error, BaseExceptionGroup):
+                error = error.exceptions[0]
+            raise error from None
         if not asked.served:
             await check_store_serves(self._cache, self._store)
         return asked.answers
@@ -215,10 +218,3 @@ async def check_store_serves(cache: Cache, store: Store) -> None:
             raise
         with suppress(CursorLost):
             await store.changes(cursor, wait=False, base_of=lambda _note_id: None)
-
-
-def _first_error(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    error: BaseException = failures
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -86,7 +86,7 @@ class NoteLocks:
         task, call, ended = asyncio.current_task(), _Call(), self._ended
         self._calls[task] = call
         try:
-            for wanted in (_lock_of(self._queues, key), self._places):
+            for wanted in (self._queues.setdefault(key, asyncio.Lock()), self._places):
                 await wanted.acquire()
                 call.held.append(wanted)
             yield self._ended != ended
@@ -116,7 +116,7 @@ class NoteLocks:
     @asynccontextmanager
     async def lock(self, note_id: str, *, beside_calls: bool = False) -> AsyncIterator[NoteLock]:
         """Wait until nobody writes the note, then lock it. Calls do not wait for work that is started with ``beside_calls``."""
-        lock = _lock_of(self._locks, note_id)
+        lock = self._locks.setdefault(note_id, asyncio.Lock())
         await lock.acquire()
         held = NoteLock(self._track if beside_calls else self._track_call)
         try:
@@ -150,10 +150,3 @@ class NoteLocks:
         self._running.discard(task)
         if not task.cancelled():
             task.exception()  # perhaps nobody waits for it any more; the journal entry remains
-
-
-def _lock_of(locks: _Locks, key: str) -> asyncio.Lock:
-    lock = locks.get(key)
-    if lock is None:
-        lock = locks[key] = asyncio.Lock()
-    return lock

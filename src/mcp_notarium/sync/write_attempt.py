@@ -106,7 +106,7 @@ class WriteAttempt:
 
     async def first(self, write: PendingWrite, asked: Asked, lock: NoteLock) -> WriteResult:
         """Attempt what a caller waits for; AGAIN: nothing is stored. Raises what ``Writer`` raises."""
-        view = View(write, Case(write.kind, Attempt.FIRST, Held.NOTHING, asked.facts), asked)
+        view = View(write, Case.of(write, Attempt.FIRST, Held.NOTHING, *asked.facts), asked)
         looks = write.kind is not WriteKind.CREATE or self._heads.scoped
         try:
             view = await self._heads.look_first(view, asked) if looks else view
@@ -124,7 +124,7 @@ class WriteAttempt:
     async def following(self, write: PendingWrite, head: Revision | None = None) -> WriteResult:
         """Send what was recorded with another write, over ``head``. WAITING: it stays in the journal for the next cycle."""
         held = Held.NOTHING if write.kind is WriteKind.CREATE else Held.BASE
-        view = View(write, Case(write.kind, Attempt.FOLLOWING, held), head=head)
+        view = View(write, Case.of(write, Attempt.FOLLOWING, held), head=head)
         with suppress(NotariumError):
             try:
                 result = await self._carry_out(view)
@@ -140,7 +140,7 @@ class WriteAttempt:
 
         Raises ``PerhapsRenamed`` unless ``listed``: a full listing was compared since the note was not found under its name.
         """
-        view = View(write, Case(write.kind, Attempt.REPEATED, Held.NOTHING))
+        view = View(write, Case.of(write, Attempt.REPEATED, Held.NOTHING))
         try:
             return await self._carry_out(await self._heads.look_again(view, listed=listed))
         except StoreRejected as error:
@@ -193,11 +193,9 @@ class WriteAttempt:
             self._journal.reject(write, cast("NotariumError", view.error).message)
             return WriteResult(WriteOutcome.REFUSED)
         if step is Step.DROP:
-            return self._commit.drop(write, head)
+            return self._commit.drop(view)
         if view.asked is None:
-            given_up = view.case.held is not Held.OURS and Fact.KEPT in view.case.facts
-            arrived = not given_up or self._heads.has_answer(write)
-            return self._commit.finish_arrived(view, arrived=arrived)
+            return self._commit.finish_arrived(view)
         if head is not None:
             self._journal.adopt(head, seen=view.seen)
         return WriteResult(WriteOutcome.STORED, write.note_id, merged=isinstance(head, Revision))
@@ -421,18 +419,15 @@ class WriteAttempt:
     def create_all(self, writes: Sequence[PendingWrite]) -> list[NotariumError | None]:
         """Make notes of these very ids in one transaction; return for each why the table refuses it, None if it is made."""
         errors: list[NotariumError | None] = []
-        asked = Asked(facts=frozenset({Fact.FIXED}))
         with self._transaction(None):  # defence: import-whole-transactions
             for write in writes:
-                view = View(
-                    write, Case(write.kind, Attempt.FIRST, Held.NOTHING, asked.facts), asked
-                )
+                case = Case.of(write, Attempt.FIRST, Held.NOTHING, Fact.FIXED)
                 try:
                     self._store_in_transaction(write, "", None)
                     errors.append(None)
                 except (IdTaken, StoreRejected) as refusal:
                     try:
-                        run_at_once(self._meet_refusal(view, refusal))
+                        run_at_once(self._meet_refusal(View(write, case, Asked()), refusal))
                     except NotariumError as error:
                         errors.append(error)
         return errors
@@ -499,7 +494,7 @@ def _refused(view: View, error: StoreRejected) -> View:
     """Return what was seen of a store that will never take the write. Raises ``DateRefused``."""
     if isinstance(error, DateRefused):
         raise error
-    return replace(view, error=error).holding(Held.REFUSING)
+    return replace(view, error=error, head=None).holding(Held.REFUSING)
 
 
 def _nothing_done(write: PendingWrite) -> str:

@@ -115,21 +115,23 @@ class WriteCommit:
             held, pushed = await self._look_over_others(pushed)
         else:
             held, pushed = await self._look_between(pushed)
-        match step := decide(Case(write.kind, Attempt.ANSWERED, held)):
+        match step := decide(Case.of(write, Attempt.ANSWERED, held)):
             case Step.LOOK:
                 return _AGAIN
             case Step.GIVE_BACK:
                 return self._give_back(pushed)
-            case Step.MEND:
-                over = self._overwrites
-                return self._settle(pushed) if over else await self._repair_merge(pushed)
+            case Step.MEND | Step.PUT_BACK:
+                once = step is Step.PUT_BACK
+                if self._overwrites:
+                    return self._settle(pushed, once=once or repeated)
+                return await self._repair_merge(pushed, once=once)
         if isinstance(pushed.now, Tombstone):
             return self._accept_removal(pushed, pushed.now)
         return await self._accept(pushed, pushed.now, copies=step is Step.COPY)
 
     def commit_removal(self, write: PendingWrite) -> Committed:
         """Commit that the store has no such note any more, by this DELETE or by another removal."""
-        if decide(Case(write.kind, Attempt.ANSWERED, Held.NOTHING)) is Step.DONE:
+        if decide(Case.of(write, Attempt.ANSWERED, Held.NOTHING)) is Step.DONE:
             self.finish(write, Tombstone(write.note_id))
         return Committed(WriteResult(WriteOutcome.STORED, write.note_id))
 
@@ -170,8 +172,7 @@ class WriteCommit:
         if displaced is not None or not write.repair:
             return Held.MET, pushed
         stored = compare_stored(base=pushed.base, sent=sent, stored=now.content)
-        lost = stored is StoredAs.TEXT_LOST and not write.copied
-        return Held.CLASHING if lost else Held.OURS, pushed
+        return Held.CLASHING if stored is StoredAs.TEXT_LOST else Held.OURS, pushed
 
     def keep_as_copy(self, view: View) -> Committed:
         """Keep the text in a conflict copy, and the note as the store has it."""
@@ -187,17 +188,20 @@ class WriteCommit:
         result = WriteResult(WriteOutcome.STORED, head.id, merged=True)
         return self._store_answer(view.write, head, Repair(wanted), result=result) or _AGAIN
 
-    def drop(self, write: PendingWrite, head: Revision | Tombstone | None) -> WriteResult:
-        """Drop an entry that the store has not taken; the note stays as it is, if that is known."""
-        self._journal.finish(write, storing=head, stored=False)
-        return WriteResult(WriteOutcome.STORED, write.note_id, merged=True)
+    def drop(self, view: View) -> WriteResult:
+        """Drop an entry of which the store holds nothing, or is to; the note stays as it is, if that is known."""
+        self._tag_changes.pop(view.write.write_id, None)
+        self._journal.finish(view.write, storing=view.head, stored=False)
+        refused = view.case.held is Held.REFUSING
+        outcome = WriteOutcome.REFUSED if refused else WriteOutcome.STORED
+        return WriteResult(outcome, view.write.note_id, merged=True)
 
-    def finish_arrived(self, view: View, *, arrived: bool) -> WriteResult:
-        """Finish an entry that had ``arrived``, or for which nothing is left to do."""
+    def finish_arrived(self, view: View) -> WriteResult:
+        """Finish an entry that had arrived."""
         write, head = view.write, cast("Revision | Tombstone", view.head)
         self._tag_changes.pop(write.write_id, None)
         own = isinstance(head, Revision) and self._is_made_by(write, head)
-        self._journal.finish(write, storing=head, stored=arrived, own=own)
+        self._journal.finish(write, storing=head, own=own)
         if isinstance(head, Tombstone):
             return WriteResult(WriteOutcome.STORED, head.id)
         sent = self._journal.sent(write)
@@ -276,7 +280,7 @@ class WriteCommit:
             return []
         return [self._copy_of(pushed.write, of=displaced)]
 
-    def _settle(self, pushed: _Pushed) -> Committed:
+    def _settle(self, pushed: _Pushed, *, once: bool) -> Committed:
         """Commit what the store holds, and bring it together with what was overwritten."""
         write, sent, now = pushed.write, pushed.sent, cast("Revision", pushed.now)
         displaced, unseen = pushed.answer.displaced, self._copy_displaced(pushed)
@@ -285,7 +289,7 @@ class WriteCommit:
             sent=sent,
             displaced=displaced.content if displaced else None,
             held=now.content,
-            once=write.repair or pushed.repeated,
+            once=once,
         )
         others = [other for other in (displaced, now) if other is not None]
         hidden = next((o for o in others if not self._journal.sees_revision(o)), None)
@@ -422,22 +426,22 @@ class WriteCommit:
         kept = self._store_answer(write, stored, plan, result=result, lost=copies, own=own)
         return kept or (_AGAIN if rewritten else Committed(result))
 
-    async def _repair_merge(self, pushed: _Pushed) -> Committed:
-        """Commit the answer of a store that has merged our write with others, and mend what that has cost."""
+    async def _repair_merge(self, pushed: _Pushed, *, once: bool) -> Committed:
+        """Commit the answer of a store that has merged our write with others, and mend what that has cost: ``once`` tags only."""
         write, base, sent, answer = pushed.write, pushed.base, pushed.sent, pushed.answer
         stored, earlier = answer.revision, pushed.earlier
         stored_as = compare_stored(base=base, sent=sent, stored=stored.content)
         plan, hidden = Repair(stored.content, stored_as is StoredAs.TEXT_LOST), False
         change = self._tag_changes.pop(write.write_id, (base.tags, sent.tags))
         between = answer.before if answer.before != write.base_etag else None
-        if write.repair and between is not None:  # of a repair only tags are put back: it ends
+        if once and between is not None:
             earlier = await self._read_earlier(write, between)
             if earlier is not None and self._journal.sees(stored.id, earlier.content):
                 tags = merge_tags(base.tags, sent.tags, earlier.content.tags)
                 tags = merge_tags(*change, tags)  # what lacks our tags was made without them
                 lacking = not set(tags) <= set(stored.content.tags)
                 plan = plan.with_tags(tags) if lacking else plan
-        elif not (write.copied or write.repair) and (between or answer.status is PushStatus.STORED):
+        elif not (write.copied or once) and (between or answer.status is PushStatus.STORED):
             if earlier is None or between != answer.first:
                 earlier = await self._read_earlier(write, between)
             if earlier is not None:

@@ -59,8 +59,13 @@ class Fact(Enum):
     """Its caller or a person has agreed to this content, and to no other."""
     HIDDEN = "hidden"
     """The policy would hide what comes of a merge."""
-    KEPT = "its text is kept"
-    """It needs no copy: it is one, it has one, the text is elsewhere too, or the write is known to have arrived."""
+    ARRIVED = "it is known to have arrived"
+    KEPT = "it needs no copy"
+    """It is one, it has one, or the text is elsewhere too."""
+    LINK = "it writes links"
+    """It lets links follow a note that was renamed."""
+    REPAIR = "it is a repair"
+    """It puts back what an earlier write has cost others."""
     LACKING = "it has cost the note something"
     """An earlier attempt has taken away what others wrote."""
     FIXED = "under this id only"
@@ -98,6 +103,12 @@ class Case:
     held: Held
     facts: frozenset[Fact] = frozenset()
 
+    @classmethod
+    def of(cls, write: PendingWrite, attempt: Attempt, held: Held, *facts: Fact) -> Case:
+        """Return the case of an entry, with what it says of itself."""
+        said = {Fact.LINK: write.after, Fact.REPAIR: write.repair, Fact.KEPT: write.copied}
+        return cls(write.kind, attempt, held, frozenset({*facts, *filter(said.get, said)}))
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -133,12 +144,12 @@ DECISIONS = (
     Decision(_CREATE, _FOLLOWING, Held.NOTHING, None, Step.PUSH, "the copy of a text that has no place in its note"),
     Decision(_CREATE, _FOLLOWING, Held.TAKEN, None, Step.NEW_ID, "another note has the name of the copy"),
     Decision(_CREATE, _FOLLOWING, Held.REFUSING, None, Step.REJECT, "a text that the store can hold nowhere"),
-    Decision(_CREATE, _REPEATED, Held.NOTHING, Fact.KEPT, Step.DONE, "it had arrived, and was removed since"),
+    Decision(_CREATE, _REPEATED, Held.NOTHING, Fact.ARRIVED, Step.DONE, "it had arrived, and was removed since"),
     Decision(_CREATE, _REPEATED, Held.NOTHING, None, Step.PUSH, "it never arrived, as far as anybody can tell"),
     Decision(_CREATE, _REPEATED, Held.OURS, None, Step.DONE, "it has arrived"),
     Decision(_CREATE, _REPEATED, Held.PART, None, Step.PUSH, "the note was made, and then the connection was lost: the rest"),
     Decision(_CREATE, _REPEATED, Held.MERGEABLE, None, Step.DONE, "it has arrived, and was edited since: its id was made for it"),
-    Decision(_CREATE, _REPEATED, Held.CLASHING, Fact.KEPT, Step.DONE, "it had arrived, and was edited since"),
+    Decision(_CREATE, _REPEATED, Held.CLASHING, Fact.ARRIVED, Step.DONE, "it had arrived, and was edited since"),
     Decision(_CREATE, _REPEATED, Held.CLASHING, None, Step.NEW_ID, "perhaps somebody else's note: keep both"),
     Decision(_CREATE, _REPEATED, Held.TAKEN, None, Step.NEW_ID, "another note has the next name as well"),
     Decision(_CREATE, _REPEATED, Held.SINCE, None, Step.LOOK, "nothing had its id a moment ago: this may be the very write"),
@@ -156,24 +167,29 @@ DECISIONS = (
     Decision(_UPDATE, _FIRST, Held.SINCE, None, Step.LOOK, "somebody has written right before it"),
     Decision(_UPDATE, _FIRST, Held.REFUSING, None, Step.REFUSE, "the store's reason is told"),
     Decision(_UPDATE, _FOLLOWING, Held.BASE, None, Step.PUSH, "a repair of what was just stored, or the links to a renamed note"),
+    Decision(_UPDATE, _FOLLOWING, Held.REFUSING, Fact.LINK, Step.DROP, "the links stay as they are: they are no text to keep"),
     Decision(_UPDATE, _FOLLOWING, Held.REFUSING, None, Step.REJECT, "the note stays as it is"),
-    Decision(_UPDATE, _REPEATED, Held.NOTHING, Fact.KEPT, Step.DONE, "removed, and the text is not lost with it"),
+    Decision(_UPDATE, _REPEATED, Held.NOTHING, Fact.ARRIVED, Step.DONE, "it had arrived, and the note was removed since"),
+    Decision(_UPDATE, _REPEATED, Held.NOTHING, Fact.KEPT, Step.DROP, "removed, and the text is not lost with it"),
     Decision(_UPDATE, _REPEATED, Held.NOTHING, None, Step.COPY, "removed there, changed here: the text is kept"),
     Decision(_UPDATE, _REPEATED, Held.BASE, None, Step.PUSH, "it never arrived"),
     Decision(_UPDATE, _REPEATED, Held.OURS, Fact.LACKING, Step.PUT_BACK, "the store has merged it with what others wrote, and lost some"),
     Decision(_UPDATE, _REPEATED, Held.OURS, None, Step.DONE, "it has arrived"),
     Decision(_UPDATE, _REPEATED, Held.MERGEABLE, None, Step.PUSH, "both edits fit: merged; a hidden note stays so"),
-    Decision(_UPDATE, _REPEATED, Held.CLASHING, Fact.KEPT, Step.DONE, "the same lines, and it needs no copy"),
+    Decision(_UPDATE, _REPEATED, Held.CLASHING, Fact.ARRIVED, Step.DONE, "it had arrived, and the same lines were edited since"),
+    Decision(_UPDATE, _REPEATED, Held.CLASHING, Fact.KEPT, Step.DROP, "the same lines, and it needs no copy"),
     Decision(_UPDATE, _REPEATED, Held.CLASHING, None, Step.COPY, "the same lines, and nobody to ask: both are kept"),
     Decision(_UPDATE, _REPEATED, Held.TAKEN, None, Step.KEEP_NAME, "something else has the new name, and nobody to ask"),
     Decision(_UPDATE, _REPEATED, Held.OVERTAKEN, None, Step.DROP, "another change followed: it stays"),
     Decision(_UPDATE, _REPEATED, Held.SINCE, None, Step.LOOK, "somebody has written right before it"),
+    Decision(_UPDATE, _REPEATED, Held.REFUSING, Fact.LINK, Step.DROP, "the links stay as they are: they are no text to keep"),
     Decision(_UPDATE, _REPEATED, Held.REFUSING, None, Step.REJECT, "nobody to ask: the user sees it"),
     Decision(None, _ANSWERED, Held.OURS, None, Step.DONE, "nobody else has written: kept as the store has it"),
+    Decision(_UPDATE, _ANSWERED, Held.MET, Fact.REPAIR, Step.PUT_BACK, "a repair is mended once, for others only: it ends"),
     Decision(None, _ANSWERED, Held.MET, None, Step.MEND, "the store has merged both, or one has overwritten the other"),
     Decision(_UPDATE, _ANSWERED, Held.CLASHING, None, Step.COPY, "written over a repair: no second one, but our text is kept"),
     Decision(None, _ANSWERED, Held.NOTHING, None, Step.DONE, "removed right after it"),
-    Decision(None, _ANSWERED, Held.TAKEN, None, Step.GIVE_BACK, "another note had got the id right before it, and was overwritten"),
+    Decision(_UPDATE, _ANSWERED, Held.TAKEN, None, Step.GIVE_BACK, "another note had got the id right before it, and was overwritten"),
     Decision(None, _ANSWERED, Held.SINCE, None, Step.LOOK, "nothing to change, says the store, and lacks some of it"),
     Decision(_DELETE, _FIRST, Held.NOTHING, Fact.NAMED, Step.REFUSE, "gone, or there under another name: the caller decides"),
     Decision(_DELETE, _FIRST, Held.NOTHING, None, Step.DONE, "it is gone"),

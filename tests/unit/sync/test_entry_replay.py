@@ -15,6 +15,7 @@ from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import (
     CacheBusy,
     DateRefused,
+    NoteNotFound,
     OutcomeUnknown,
     StoreRejected,
     VersionConflict,
@@ -22,6 +23,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.library.history import History
 from mcp_notarium.storage.audit_log import Act, AuditLog
 from mcp_notarium.storage.version_table import CREATION
+from mcp_notarium.stores.contract import PushStatus
 from mcp_notarium.stores.kind import Ids
 from mcp_notarium.stores.memento.note_codec import made_of
 from mcp_notarium.stores.memento.store import MementoStore
@@ -109,6 +111,45 @@ def test_a_creation_that_arrives_while_it_is_repeated_is_made_once(clients, stor
 
     asyncio.run(scenario())
     assert texts(store) == ["late\n"]
+    assert settled(client, store)
+
+
+def test_a_creation_that_is_edited_while_the_store_answers_that_it_has_it_is_looked_at_again(
+    clients, store
+):
+    client = clients()
+    push = client.remote.push
+
+    async def edited(write):
+        client.remote.push = push
+        answer = await push(write)
+        store.edit(write.note_id, lambda _: "quite another\n")
+        head = await client.remote.get(write.note_id)
+        return replace(answer, revision=head, status=PushStatus.UNCHANGED, alone=False)
+
+    async def scenario():
+        await unanswered(client, None, Content("late\n"))
+        client.remote.push = edited
+        assert await client.writer.replay.finish_all() == {WriteOutcome.STORED: 1}
+
+    asyncio.run(scenario())
+    assert texts(store) == ["quite another\n"]
+    assert settled(client, store)
+
+
+def test_a_new_note_that_is_removed_before_it_is_read_again_is_gone(clients, store):
+    client = clients(traits=LIKE_EXAMPLE)
+    push = client.remote.push
+
+    async def removed(write):
+        answer = await push(write)
+        store.remove(write.note_id)
+        return answer
+
+    client.remote.push = removed
+    with pytest.raises(NoteNotFound):
+        asyncio.run(client.create("new\n"))
+    assert texts(store) == []
     assert settled(client, store)
 
 

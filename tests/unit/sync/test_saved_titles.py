@@ -594,6 +594,28 @@ def test_a_renaming_in_doubt_whose_name_is_taken_leaves_the_links(open_client, l
     assert not later.cache.journal.all()
 
 
+@pytest.mark.parametrize("at_first", [True, False])
+def test_links_that_are_refused_for_good_stay_and_are_no_rejected_write(
+    open_client, linking, at_first
+):
+    client = open_client()
+    asyncio.run(client.sync())
+    push, errors = client.remote.push, [] if at_first else [StoreUnavailable("not now")]
+
+    async def refusing(write):
+        if write.note_id == "two.md":
+            raise errors.pop() if errors else StoreRejected("too large")
+        return await push(write)
+
+    client.remote.push = refusing
+    saved = relink(client)
+    assert saved.waiting == (() if at_first else ("two.md",))
+    assert "two.md" not in saved.relinked
+    asyncio.run(client.run_cycles(2))
+    assert not client.cache.journal.all()
+    assert read_bytes(linking) == RELINKED | {"two.md": LINKING["two.md"]}
+
+
 @pytest.mark.parametrize(
     "lines", [("two.md", "more\n[p](Work/Plan.md)\n"), ("two.md", "wholly other\n")]
 )
