@@ -291,6 +291,9 @@ BOX = (
 )
 TODO = '<ul class="todo-list">{}</ul>'
 RED = '<span style="color:red">red</span>'
+SQUARE = '<ul style="list-style-type:square;">{}</ul>'
+FORMULA = '<span class="math-tex">\\(a\\)</span>'
+EMPTY_ABOVE = TODO.format(BOX.replace("</li>", "<ul><li>b</li></ul></li>").replace('"{}', '"'))
 
 
 @pytest.mark.parametrize(
@@ -326,6 +329,18 @@ RED = '<span style="color:red">red</span>'
         (f'<p>a<a id="bookmark"></a> {RED}</p>', "red", "blue",
          f'<p>a<a id="bookmark"></a> {RED.replace(">red", ">blue")}</p>'),
         ("<p>a <u>b</u></p><ul><li>c</li></ul>", "a b\n\n- c", "- c\n\na b", "<ul><li>c</li></ul><p>a <u>b</u></p>"),
+        (SQUARE.format("<li>a</li>"), "- a", "- a\n- b", SQUARE.format("<li>a</li><li>b</li>")),
+        (SQUARE.format("<li>a</li><li>b</li>"), "- b", "\nc\n\n- b",
+         f"{SQUARE.format('<li>a</li>')}<p>c</p>{SQUARE.format('<li>b</li>')}"),
+        (TODO.format(BOX.format("", f"1. a {RED}")), "a red", "b red", TODO.format(BOX.format("", f"1. b {RED}"))),
+        (TODO.format(BOX.format("", "")), "- [ ]", "- [ ] a", TODO.format(BOX.format("", "a"))),
+        (TODO.format(BOX.format("", "&nbsp;")), "- [ ]", "- [x] a",
+         TODO.format(BOX.format("", "&nbsp;a").replace('"checkbox"', '"checkbox" checked="checked"'))),
+        (EMPTY_ABOVE.format(""), "- [ ]\n  - b", "- [ ] a\n  - b", EMPTY_ABOVE.format("a")),
+        (EMPTY_ABOVE.format(""), "- b", "- c", EMPTY_ABOVE.format("").replace(">b<", ">c<")),
+        ("<ul><li>a</li></ul>" + TODO.format(BOX.format("", f"7{FORMULA}") + BOX.format("", "b")), "* [ ] b", "* [x] b",
+         "<ul><li>a</li></ul>" + TODO.format(BOX.format("", f"7{FORMULA}")
+         + BOX.format("", "b").replace('"checkbox"', '"checkbox" checked="checked"'))),
     ],
 )  # fmt: skip
 def test_an_edit_changes_as_little_as_it_says(source: str, old: str, new: str, made: str) -> None:

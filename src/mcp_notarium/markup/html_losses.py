@@ -13,6 +13,7 @@ from mcp_notarium.markup.html_to_markdown import (
     BLOCKS,
     CANONICAL,
     COLLAPSED,
+    DESCRIPTION,
     PREFIX,
     Writer,
     code_element,
@@ -29,7 +30,6 @@ _TEXT_BLOCKS = frozenset({"p", "h1", "h2", "h3", "h4", "h5", "h6"})
 _UNSHOWN = frozenset({"u", "mark", "sub", "sup", "small", "big", "font", "kbd", "ins"})
 _BREAK = "\N{RETURN SYMBOL}"
 _MOST_LOOKED_FOR = 100
-_DESCRIPTION = "todo-list__label__description"
 _EMPTY = frozenset({"strong", "em", "s", "code"})
 """Elements that are nothing if they are empty."""
 _SAID = BLOCKS | _EMPTY | {"a", "br", "col", "input", "label", "span", "tbody"}
@@ -100,7 +100,8 @@ def _formatted(nodes: Iterable[Node]) -> Counter[tuple[str, str]]:
     found = Counter[tuple[str, str]]()
     for one in elements(nodes):
         styled = "style" in one.attributes
-        words = " ".join(one.all_text().split()) if styled or one.tag in _UNSHOWN else ""
+        shown = styled or one.tag in _UNSHOWN
+        words = " ".join("".join(_texts(one.children)).split()) if shown else ""
         if words:
             found[f"style of <{one.tag}>" if styled else f"<{one.tag}>", words] += 1
     return found
@@ -166,7 +167,7 @@ def _unlabelled(node: Node) -> list[Node]:
     if isinstance(node, Text) or node.tag != "label":
         return [node]
     task = task_of(node)
-    return [*task.line, *task.below] if task.words.has_class(_DESCRIPTION) else [node]
+    return [*task.line, *task.below] if task.words.has_class(DESCRIPTION) else [node]
 
 
 def _find_box(item: Element) -> str:
@@ -207,7 +208,7 @@ def _pieces(nodes: Iterable[Node], formats: frozenset[str]) -> Iterator[Run]:
         attributes = sorted(node.attributes.items())
         if tag == "br":
             yield _BREAK, formats
-        elif tag in ("label", "input") or node.has_class(_DESCRIPTION):
+        elif tag in ("label", "input") or node.has_class(DESCRIPTION):
             yield from _pieces(node.children, formats)
         elif tag == "img" or not (node.children or tag in _EMPTY or "href" in node.attributes):
             yield "\N{OBJECT REPLACEMENT CHARACTER}", formats | {f"{tag} {attributes}"}
