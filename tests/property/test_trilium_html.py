@@ -342,6 +342,8 @@ EMPTY_ABOVE = TODO.format(BOX.replace("</li>", "<ul><li>b</li></ul></li>").repla
         (TODO.format(BOX.format("", "&nbsp;")), "- [ ]", "- [x] a",
          TODO.format(BOX.format("", "&nbsp;a").replace('"checkbox"', '"checkbox" checked="checked"'))),
         (EMPTY_ABOVE.format(""), "- [ ]\n  - b", "- [ ] a\n  - b", EMPTY_ABOVE.format("a")),
+        (f'<p><a id="b"></a>a {RED}</p>', "red", "red ", f'<p><a id="b"></a>a {RED}</p>'),
+        (SQUARE.format(f"<li>a</li><li>{RED}</li>"), "a\n", "a \n", SQUARE.format(f"<li>a</li><li>{RED}</li>")),
         (EMPTY_ABOVE.format(""), "- b", "- c", EMPTY_ABOVE.format("").replace(">b<", ">c<")),
         ("<ul><li>a</li></ul>" + TODO.format(BOX.format("", f"7{FORMULA}") + BOX.format("", "b")), "* [ ] b", "* [x] b",
          "<ul><li>a</li></ul>" + TODO.format(BOX.format("", f"7{FORMULA}")

@@ -118,7 +118,7 @@ class _Editor:
         old = [one for ones in shown for one in ones]
         if not all(shown) or (len(blocks) > 1 and old != segments(joined(blocks))):
             raise WouldLose({"an order of blocks that Markdown cannot say": start})
-        new = segments(markdown)
+        new = [one.rstrip(" ") for one in segments(markdown)]
         pairs, doubtful = pair(old, new)
         owners = [number for number, ones in enumerate(shown) for _ in ones]
         spans: dict[int, tuple[int, int]] = {}
