@@ -189,6 +189,7 @@ def test_no_markdown_makes_an_active_element(markdown: str) -> None:
         ("<blockquote><p>a long first line</p><p>c <u>b</u></p></blockquote>", ">\n>", "\nnew\n\n>", "<u>"),
         ("<ul><li>a<ul><li><mark>b</mark> c</li></ul></li><li>d</li></ul>", "  - b c\n- d", "- d\n  - b c", "<mark>"),
         ("<ul><li>a<ul><li>H<sub>2</sub>O</li></ul></li><li>d</li></ul>", "  - H2O\n- d", "- d\n  - H2O", "<sub>"),
+        ("<ul><li>a<ul><li><mark>b</mark></li></ul></li><li>d</li></ul>", "  - b\n- d", "- d\n  b", "<mark>"),
         ('<ul><li>a<ul><li><span class="text-big">b</span> c</li></ul></li><li>d</li></ul>', "  - b c\n- d",
          "- d\n  - b c", "<span>"),
     ],

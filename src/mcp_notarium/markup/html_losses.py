@@ -124,7 +124,7 @@ def _read(nodes: Iterable[Node], parts: list[str], spans: list[tuple[str, int, i
         if isinstance(node, Text):
             parts.append(node.text)
             continue
-        apart = " " * (node.tag in BLOCKS)
+        apart = " " * (node.tag in BLOCKS or node.tag == "br")
         parts.append(apart)
         first = len(parts)
         _read(node.children, parts, spans)
