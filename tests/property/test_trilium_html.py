@@ -187,6 +187,11 @@ def test_no_markdown_makes_an_active_element(markdown: str) -> None:
         ('<figure class="image"><img src="api/images/y/y.png"></figure>', "png)", "png) x", "<figure>"),
         ("<ul><li>a<ul><li>b <u>c</u></li></ul></li></ul>", "a\n  - b", "a b", "<u>"),
         ("<blockquote><p>a long first line</p><p>c <u>b</u></p></blockquote>", ">\n>", "\nnew\n\n>", "<u>"),
+        ("<ul><li>a<ul><li><mark>b</mark> c</li></ul></li><li>d</li></ul>", "  - b c\n- d", "- d\n  - b c", "<mark>"),
+        ("<ul><li>a<ul><li>H<sub>2</sub>O</li></ul></li><li>d</li></ul>", "  - H2O\n- d", "- d\n  - H2O", "<sub>"),
+        ("<ul><li>a<ul><li><mark>b</mark></li></ul></li><li>d</li></ul>", "  - b\n- d", "- d\n  b", "<mark>"),
+        ('<ul><li>a<ul><li><span class="text-big">b</span> c</li></ul></li><li>d</li></ul>', "  - b c\n- d",
+         "- d\n  - b c", "<span>"),
     ],
 )  # fmt: skip
 def test_an_edit_that_would_lose_something_says_what(
@@ -291,6 +296,9 @@ BOX = (
 )
 TODO = '<ul class="todo-list">{}</ul>'
 RED = '<span style="color:red">red</span>'
+SQUARE = '<ul style="list-style-type:square;">{}</ul>'
+FORMULA = '<span class="math-tex">\\(a\\)</span>'
+EMPTY_ABOVE = TODO.format(BOX.replace("</li>", "<ul><li>b</li></ul></li>").replace('"{}', '"'))
 
 
 @pytest.mark.parametrize(
@@ -325,7 +333,22 @@ RED = '<span style="color:red">red</span>'
         (f"<p>1. a {RED}<br>- b</p>", "- b", "- c", f"<p>1. a {RED}<br>- c</p>"),
         (f'<p>a<a id="bookmark"></a> {RED}</p>', "red", "blue",
          f'<p>a<a id="bookmark"></a> {RED.replace(">red", ">blue")}</p>'),
+        ("<p>H<sub>2</sub>O</p><p>b</p><p>c</p>", "H2O\n\nb\n\nc", "b\n\nc 2", "<p>b</p><p>c 2</p>"),
         ("<p>a <u>b</u></p><ul><li>c</li></ul>", "a b\n\n- c", "- c\n\na b", "<ul><li>c</li></ul><p>a <u>b</u></p>"),
+        (SQUARE.format("<li>a</li>"), "- a", "- a\n- b", SQUARE.format("<li>a</li><li>b</li>")),
+        (SQUARE.format("<li>a</li><li>b</li>"), "- b", "\nc\n\n- b",
+         f"{SQUARE.format('<li>a</li>')}<p>c</p>{SQUARE.format('<li>b</li>')}"),
+        (TODO.format(BOX.format("", f"1. a {RED}")), "a red", "b red", TODO.format(BOX.format("", f"1. b {RED}"))),
+        (TODO.format(BOX.format("", "")), "- [ ]", "- [ ] a", TODO.format(BOX.format("", "a"))),
+        (TODO.format(BOX.format("", "&nbsp;")), "- [ ]", "- [x] a",
+         TODO.format(BOX.format("", "&nbsp;a").replace('"checkbox"', '"checkbox" checked="checked"'))),
+        (EMPTY_ABOVE.format(""), "- [ ]\n  - b", "- [ ] a\n  - b", EMPTY_ABOVE.format("a")),
+        (f'<p><a id="b"></a>a {RED}</p>', "red", "red ", f'<p><a id="b"></a>a {RED}</p>'),
+        (SQUARE.format(f"<li>a</li><li>{RED}</li>"), "a\n", "a \n", SQUARE.format(f"<li>a</li><li>{RED}</li>")),
+        (EMPTY_ABOVE.format(""), "- b", "- c", EMPTY_ABOVE.format("").replace(">b<", ">c<")),
+        ("<ul><li>a</li></ul>" + TODO.format(BOX.format("", f"7{FORMULA}") + BOX.format("", "b")), "* [ ] b", "* [x] b",
+         "<ul><li>a</li></ul>" + TODO.format(BOX.format("", f"7{FORMULA}")
+         + BOX.format("", "b").replace('"checkbox"', '"checkbox" checked="checked"'))),
     ],
 )  # fmt: skip
 def test_an_edit_changes_as_little_as_it_says(source: str, old: str, new: str, made: str) -> None:

@@ -33,6 +33,7 @@ from mcp_notarium.markup.front_block import looks_like_block, text_start
 
 _KEY = re.compile(r"^([^\s#'\"\[{:-][^:\n]*):(?=\s)", re.MULTILINE)
 _TOML_KEY = re.compile(r"^([^\s#\[=][^=\n]*)=", re.MULTILINE)
+_SILENT = frozenset({"", "---", "+++", "..."})
 _BOM = "\ufeff"
 _Line = tuple[str, str]
 """The words of a line, and its end."""
@@ -132,7 +133,7 @@ def _merge_lines(base: str, mine: str, theirs: str) -> str | None:
     """Merge with theirs first, or with mine first where only that leaves each line of front matter below its key."""
     for one, other in ((mine, theirs), (theirs, mine)):
         merged = _merge_in_order(base, one, other)
-        if merged is None or not _strays(merged, mine, theirs):
+        if merged is None or not _strays(merged, base, mine, theirs):
             return merged
     return None
 
@@ -147,20 +148,21 @@ def _merge_in_order(base: str, mine: str, theirs: str) -> str | None:
     return None if doubled and doubled - _doubled_keys(mine) - _doubled_keys(theirs) else merged
 
 
-def _strays(merged: str, mine: str, theirs: str) -> bool:
-    """Tell whether a line of the front matter stands below a key below which no side has it."""
-    held = {*_entries(mine[: _block_end(mine)]), *_entries(theirs[: _block_end(theirs)])}
-    return bool(held) and not {*_entries(merged[: text_start(merged)])} <= held
+def _strays(merged: str, base: str, mine: str, theirs: str) -> bool:
+    """Tell whether a line of the front matter stands below a key below which no side has it, or left one that got it."""
+    was, *sides = ({*_entries(text[: _block_end(text)])} for text in (base, mine, theirs))
+    held, now = sides[0] | sides[1], {*_entries(merged[: text_start(merged)])}
+    return bool(held and (now or was)) and not (now <= held and held - was <= now)
 
 
-def _entries(block: str) -> list[tuple[str, str]]:
-    """Return the lines of front matter, each with the key above it."""
-    key, found, pattern = "", [], _TOML_KEY if block.startswith("+++") else _KEY
-    for line in block.splitlines(keepends=True):
-        if named := pattern.match(line):
-            key = named[1]
-        found.append((key, line.rstrip()))
-    return found
+def _entries(block: str) -> Iterator[tuple[str, str]]:
+    """Yield the lines of front matter that say something, each with the line of the key that it is below."""
+    key, pattern = "", _TOML_KEY if block.startswith("+++") else _KEY
+    for line in map(str.rstrip, block.splitlines(keepends=True)):
+        if pattern.match(f"{line}\n"):
+            key = line
+        if line not in _SILENT and not line.startswith("#"):
+            yield key, line
 
 
 def _doubled_keys(text: str) -> set[str]:

@@ -27,6 +27,7 @@ from mcp_notarium.markup.html_losses import (
 )
 from mcp_notarium.markup.html_to_markdown import (
     BLOCKS,
+    DESCRIPTION,
     Task,
     Writer,
     admonition_of,
@@ -35,31 +36,17 @@ from mcp_notarium.markup.html_to_markdown import (
     name_of,
     task_of,
 )
-from mcp_notarium.markup.html_tree import DEEPEST, Element, Node, Text, parse
+from mcp_notarium.markup.html_tree import DEEPEST, Element, Node, Text, parse, ticked
 from mcp_notarium.markup.markdown_to_html import Known, segments
-
-_CHECKED = re.compile(r"""\s+checked(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'>]+))?""", re.IGNORECASE)
-_TYPE = re.compile(r"""\stype\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'>]+)""", re.IGNORECASE)
-
-
-def ticked(box: Element, checked: bool) -> str:  # noqa: FBT001 - a tick
-    """Return the start tag of a box, ticked or not; its other attributes stay in their order."""
-    if ("checked" in box.attributes) == checked:
-        return box.opening
-    bare = _CHECKED.sub("", box.opening)
-    if not checked:
-        return bare
-    kind = _TYPE.search(bare)
-    place = kind.end() if kind else len("<input")
-    return bare[:place] + ' checked="checked"' + bare[place:]
-
 
 __all__ = ["WouldLose", "edit"]
 _LISTED_AT_MOST = 5
 _HEADING = re.compile(r"(#{1,6}) (.+)")
-_BOX = re.compile(r"\[([ xX])\](?: (.*))?", re.DOTALL)
+_BOX = re.compile(r"\[([ xX])\](?:(?: |\n+)(.*))?", re.DOTALL)
 _ITEM_ID = re.compile(r"""\sdata-list-item-id=(?:"[^"]*"|'[^']*'|[^\s"'>]+)""")
 _NUMBER = re.compile(r"^\d{1,9}(?=[.)])", re.MULTILINE)
+_MARKER = re.compile(r"^(?:\*|(\d{1,9})\))(?=[ \n]|$)", re.MULTILINE)
+"""How an item begins in a list right below another one."""
 _LISTS = {"ul": "bullet_list", "ol": "ordered_list"}
 _LINES = frozenset({"paragraph", "math_block"})
 
@@ -131,7 +118,7 @@ class _Editor:
         old = [one for ones in shown for one in ones]
         if not all(shown) or (len(blocks) > 1 and old != segments(joined(blocks))):
             raise WouldLose({"an order of blocks that Markdown cannot say": start})
-        new = segments(markdown)
+        new = [one.rstrip(" ") for one in segments(markdown)]
         pairs, doubtful = pair(old, new)
         owners = [number for number, ones in enumerate(shown) for _ in ones]
         spans: dict[int, tuple[int, int]] = {}
@@ -183,22 +170,27 @@ class _Editor:
             if isinstance(one, Element) and one.tag in _LISTS
         ]
         items = {
-            self._key(one, self._writer.item(item)): item for one in lists for item in items_of(one)
+            self._key(one, self._writer.item(item)): (one, item)
+            for one in lists
+            for item in items_of(one)
         }
         before, now = ("\n".join(texts) for texts in (old, new))
 
         def make(segment: str) -> str:
-            if held := same.get(segment):
-                return _ITEM_ID.sub("", held) if segment in kept else held
+            if block := same.get(segment):
+                return _ITEM_ID.sub("", block) if segment in kept else block
             html, contents = self._new(segment), markdown_to_html.list_items(segment)
             made = parse(html).nodes[0] if contents and items else None
             if not isinstance(made, Element) or len(made.children) != len(contents or ()):
                 return html
-            written = [made.opening]
+            opening, written = made.opening, list[str]()
             for child, content in zip(made.children, contents or (), strict=True):
-                item = items.get(self._key(made, content))
+                held = items.get(self._key(made, content))
                 text = html[child.start : child.end]
-                if item is not None:
+                if held is not None:
+                    owner, item = held
+                    if "start" not in owner.attributes.keys() | made.attributes.keys():
+                        opening = owner.opening
                     text = self.source[item.start : item.end]
                     text = (
                         _ITEM_ID.sub("", text)
@@ -206,7 +198,7 @@ class _Editor:
                         else text
                     )
                 written.append(text)
-            return "".join([*written, html[made.inner_end :]])
+            return "".join([opening, *written, html[made.inner_end :]])
 
         return make
 
@@ -236,7 +228,7 @@ class _Editor:
     @staticmethod
     def _agrees(block: Block, shown: str, text: str, anew: str) -> bool:
         """Tell whether a block reads as it should; a list keeps the number of its first item below a new one."""
-        if shown in (text, anew):
+        if shown in (text, anew, _MARKER.sub(_usual, text)):
             return True
         first = [(markdown_to_html.list_items(one) or [""])[0] for one in (block.markdown, text)]
         return first[0] != first[1] and _NUMBER.sub("1", shown) == _NUMBER.sub("1", anew)
@@ -380,7 +372,7 @@ class _Editor:
             if self._writer.blocks(rest):
                 return None
             rest, begin, end = task.below, task.below[0].start, task.words.inner_end
-        words, others = self._words(task, found[2] or "")
+        words, others = self._words(task, rest, found[2] or "")
         if words is None:
             return None
         head = self.source[item.start : task.start] + words + self.source[task.end : begin]
@@ -392,15 +384,27 @@ class _Editor:
             ]
         )
 
-    def _words(self, task: Task, content: str) -> tuple[str | None, str]:
-        """Return the words of a task as they read now, None if they cannot; and what stands below them."""
+    def _words(self, task: Task, rest: list[Node], content: str) -> tuple[str | None, str]:
+        """Return the words of a task as they read now, None if they cannot; and what stands below them, as ``rest`` does."""
         self.lines.require_sound(task.start, task.end)
         shown, parts = self._writer.block(task.line) if task.line else "", segments(content)
-        if not shown:  # what the item says stands outside its label
-            return self.source[task.start : task.end], content
-        if not parts or markdown_to_html.kind_of(parts[0]) not in _LINES:
+        fills = bool(parts) and markdown_to_html.kind_of(parts[0]) in _LINES
+        if not shown and not (fills and self._is_apart(task, rest)):
+            return self.source[task.start : task.end], content  # the item says nothing in its label
+        if not fills:
             return None, ""
         return self.lines.edit(task.line, shown, parts[0]), "\n\n".join(parts[1:])
+
+    def _is_apart(self, task: Task, rest: list[Node]) -> bool:
+        """Tell whether what stands below an empty task is none of its words."""
+        below = self._writer.blocks(rest)
+        return task.words.has_class(DESCRIPTION) and (
+            not below or markdown_to_html.kind_of(segments(below)[0]) not in _LINES
+        )
+
+
+def _usual(marker: re.Match[str]) -> str:
+    return f"{marker[1]}." if marker[1] else "-"
 
 
 def _unquoted(text: str) -> str | None:

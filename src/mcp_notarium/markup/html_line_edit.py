@@ -102,8 +102,9 @@ class LineEditor:
 
     def edit(self, nodes: list[Node], old: str, new: str) -> str:
         """Return the source of nodes that read as ``old``, changed to read as ``new``. Raises ``WouldLose``."""
-        if nodes:
-            self.require_sound(nodes[0].start, nodes[-1].end)
+        if not nodes:
+            return markdown_to_html.inline_html(new, self.known)
+        self.require_sound(nodes[0].start, nodes[-1].end)
         plain = _stripped(list(self._pieces(nodes)))
         for pieces in (plain, _escaped(plain), _headed(plain), _flat(plain)):
             if "".join(part for _, part in pieces) == old:

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from mcp_notarium.markup import markdown_to_html
 from mcp_notarium.markup.html_to_markdown import (
@@ -13,6 +14,7 @@ from mcp_notarium.markup.html_to_markdown import (
     BLOCKS,
     CANONICAL,
     COLLAPSED,
+    DESCRIPTION,
     PREFIX,
     Writer,
     code_element,
@@ -28,8 +30,11 @@ _IGNORED = frozenset({"data-list-item-id"})
 _TEXT_BLOCKS = frozenset({"p", "h1", "h2", "h3", "h4", "h5", "h6"})
 _UNSHOWN = frozenset({"u", "mark", "sub", "sup", "small", "big", "font", "kbd", "ins"})
 _BREAK = "\N{RETURN SYMBOL}"
+_SIZES = ("text-tiny", "text-small", "text-big", "text-huge")
+"""Classes of a span that is larger or smaller than other text."""
 _MOST_LOOKED_FOR = 100
-_DESCRIPTION = "todo-list__label__description"
+_LONGEST_WORD = 100
+_WORD_END, _WORD_START = re.compile(r"\w+\Z"), re.compile(r"\w+")
 _EMPTY = frozenset({"strong", "em", "s", "code"})
 """Elements that are nothing if they are empty."""
 _SAID = BLOCKS | _EMPTY | {"a", "br", "col", "input", "label", "span", "tbody"}
@@ -83,36 +88,51 @@ def find_stripped(held: Sequence[Node], made: Sequence[Node]) -> Losses:
 
 
 def _stripped(held: Sequence[Node], made: Sequence[Node]) -> list[str]:
-    texts = [" ".join("".join(_texts(nodes)).split()) for nodes in (held, made)]
-    kept = _formatted(made)
+    (text, formatted), (new, kept) = _formatted(held), _formatted(made)
     lost = []
-    for name, words in list(_formatted(held) - kept)[:_MOST_LOOKED_FOR]:
+    for name, words in list(formatted - kept)[:_MOST_LOOKED_FOR]:
         found = re.compile(rf"(?<!\w){re.escape(words)}(?!\w)")
-        before, after = (len(found.findall(text)) for text in texts)
-        grown = any(name == other and found.search(text) for other, text in kept)
+        before, after = (len(found.findall(one)) for one in (text, new))
+        grown = any(name == other and found.search(more) for other, more in kept)
         if 0 < before <= after and not grown:
             lost.append(name)
     return lost
 
 
-def _formatted(nodes: Iterable[Node]) -> Counter[tuple[str, str]]:
-    """Count what is formatted as Markdown does not show: the name of the format, and the words that have it."""
+def _formatted(nodes: Iterable[Node]) -> tuple[str, Counter[tuple[str, str]]]:
+    """Return the text, and count what is formatted in it as Markdown does not show.
+
+    That is the name of the format, and the words that have it, with the letters next to them in the same word.
+    """
+    parts, spans = list[str](), list[tuple[str, int, int]]()
+    _read(nodes, parts, spans)
+    text, places = "".join(parts), [0, *accumulate(map(len, parts))]
     found = Counter[tuple[str, str]]()
-    for one in elements(nodes):
-        styled = "style" in one.attributes
-        words = " ".join(one.all_text().split()) if styled or one.tag in _UNSHOWN else ""
-        if words:
-            found[f"style of <{one.tag}>" if styled else f"<{one.tag}>", words] += 1
-    return found
+    for name, first, last in spans:
+        start, end = places[first], places[last]
+        before = _WORD_END.search(text[max(0, start - _LONGEST_WORD) : start])
+        after = _WORD_START.match(text[end : end + _LONGEST_WORD])
+        words = f"{before[0] if before else ''}{text[start:end]}{after[0] if after else ''}".split()
+        if text[start:end].strip():
+            found[name, " ".join(words)] += 1
+    return " ".join(text.split()), found
 
 
-def _texts(nodes: Iterable[Node]) -> Iterator[str]:
+def _read(nodes: Iterable[Node], parts: list[str], spans: list[tuple[str, int, int]]) -> None:
+    """Add the parts of the text, and which of them are formatted."""
     for node in nodes:
         if isinstance(node, Text):
-            yield node.text
-        else:
-            yield from _texts(node.children)
-            yield " " if node.tag in BLOCKS else ""
+            parts.append(node.text)
+            continue
+        apart = " " * (node.tag in BLOCKS or node.tag == "br")
+        parts.append(apart)
+        first = len(parts)
+        _read(node.children, parts, spans)
+        if "style" in node.attributes:
+            spans.append((f"style of <{node.tag}>", first, len(parts)))
+        elif node.tag in _UNSHOWN or (node.tag == "span" and any(map(node.has_class, _SIZES))):
+            spans.append((f"<{node.tag}>", first, len(parts)))
+        parts.append(apart)
 
 
 def _names(nodes: Iterable[Node]) -> Losses:
@@ -166,7 +186,7 @@ def _unlabelled(node: Node) -> list[Node]:
     if isinstance(node, Text) or node.tag != "label":
         return [node]
     task = task_of(node)
-    return [*task.line, *task.below] if task.words.has_class(_DESCRIPTION) else [node]
+    return [*task.line, *task.below] if task.words.has_class(DESCRIPTION) else [node]
 
 
 def _find_box(item: Element) -> str:
@@ -207,7 +227,7 @@ def _pieces(nodes: Iterable[Node], formats: frozenset[str]) -> Iterator[Run]:
         attributes = sorted(node.attributes.items())
         if tag == "br":
             yield _BREAK, formats
-        elif tag in ("label", "input") or node.has_class(_DESCRIPTION):
+        elif tag in ("label", "input") or node.has_class(DESCRIPTION):
             yield from _pieces(node.children, formats)
         elif tag == "img" or not (node.children or tag in _EMPTY or "href" in node.attributes):
             yield "\N{OBJECT REPLACEMENT CHARACTER}", formats | {f"{tag} {attributes}"}

@@ -26,6 +26,8 @@ BLOCKS = frozenset(
 )  # fmt: skip
 CANONICAL = {"b": "strong", "i": "em", "strike": "s", "del": "s"}
 _MARKS = {"strong": "**", "em": "*", "s": "~~"}
+_APART = BLOCKS - {"p", "div"}
+"""Blocks that stand below a box to tick, not beside it."""
 _TEXTS = frozenset({"p", "h1", "h2", "h3", "h4", "h5", "h6"})
 _INVISIBLE = frozenset({"script", "style", "template", "head", "title"})
 COLLAPSED = " \t\r\n\f\x0b\x1c\x1d\x1e\x1f\x85\xa0"
@@ -40,6 +42,9 @@ _GOES_ON = re.compile(r"(?:[-*]|1[.)]) \S")
 """The list that is a list right below a line, too."""
 _MATH = re.compile(r"\s*\\([(\[])(.*)\\([)\]])\s*", re.DOTALL)
 _PLAIN_ADDRESS = re.compile(r"[^\s()<>\\]+")
+DESCRIPTION = "todo-list__label__description"
+"""The class of the element that holds the words of a task."""
+_BOX_AND_WORDS = 2
 ADMONITIONS = ("note", "tip", "important", "caution", "warning")
 
 
@@ -196,11 +201,15 @@ class Writer:
             rest = [child for child in children if child is not label]
             task = task_of(label)
             children = [*task.line, *task.below, *rest]
-        text = ""
+        text = bare = box.rstrip()
         for group in grouped(children):
             if part := self.block(group, below=text):
-                text += ("\n" if _GOES_ON.match(part) else "\n\n") + part if text else part
-        return box + text
+                first = group[0]
+                if text == bare and (not box or isinstance(first, Text) or first.tag not in _APART):
+                    text = box + part
+                else:
+                    text += ("\n" if _GOES_ON.match(part) else "\n\n") + part
+        return text
 
     def _table(self, one: Element) -> str:
         rows = [
@@ -323,9 +332,13 @@ def task_of(label: Element) -> Task:
     held = [one for one in label.children if isinstance(one, Element) or one.text.strip()]
     words = held[-1] if held else label
     if isinstance(words, Element) and words.tag == "span":
-        for number, node in enumerate(words.children):
-            if isinstance(node, Element) and node.tag in BLOCKS:
-                return Task(words, words.children[:number], words.children[number:])
+        inner = words.children
+        blocks = (
+            n for n, one in enumerate(inner) if isinstance(one, Element) and one.tag in BLOCKS
+        )
+        line = next(blocks, len(inner))
+        if line < len(inner) or (len(held) == _BOX_AND_WORDS and words.has_class(DESCRIPTION)):
+            return Task(words, inner[:line], inner[line:])
     return Task(label, label.children, [])
 
 

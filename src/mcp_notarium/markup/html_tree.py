@@ -46,6 +46,9 @@ _HOLDS = frozenset(
 )
 """Elements that keep a start tag in them from ending one around them."""
 
+_CHECKED = re.compile(r"""\s+checked(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'>]+))?""", re.IGNORECASE)
+_TYPE = re.compile(r"""\stype\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'>]+)""", re.IGNORECASE)
+
 
 @dataclass(slots=True)
 class Text:
@@ -86,6 +89,18 @@ class Element:
 
 
 Node = Element | Text
+
+
+def ticked(box: Element, checked: bool) -> str:  # noqa: FBT001 - a tick
+    """Return the start tag of a box, ticked or not; its other attributes stay in their order."""
+    if ("checked" in box.attributes) == checked:
+        return box.opening
+    bare = _CHECKED.sub("", box.opening)
+    if not checked:
+        return bare
+    kind = _TYPE.search(bare)
+    place = kind.end() if kind else len("<input")
+    return bare[:place] + ' checked="checked"' + bare[place:]
 
 
 def elements(nodes: Iterable[Node]) -> Iterator[Element]:

@@ -190,7 +190,7 @@ def list_items(segment: str) -> list[str] | None:
         if marker is None or any(line[: marker.end()].strip() for line in rest):
             return None
         inner = [line[marker.end() :] for line in rest]
-        found.append("\n".join([first[marker.end() :], *inner]).rstrip("\n"))
+        found.append("\n".join([first[marker.end() :], *inner]).rstrip(" \n"))
     return found
 
 

@@ -94,7 +94,7 @@ def _change_body(text: str, part: Part, change: SectionChange, *, form: Form, ti
         return replace_lines(text, at, at, value, form=form, ended=ended)
     if change.text is None:
         return text
-    value = _without_heading(lines, part, change.text)
+    value = _without_heading(lines, part, change.text).strip("\r\n")
     if value.strip():
         return replace_lines(text, first, last, value, form=form, ended=ended)
     return replace_lines(text, first, part.end if first > part.body else last, "")

@@ -51,8 +51,6 @@ from mcp_notarium.system import SYSTEM
 from mcp_notarium.transfer import markdown_folder
 
 _VERSION = 1
-_NOTES = (".md", ".markdown")
-"""Endings of notes in a folder, in lower case."""
 
 
 def encode(notes: Sequence[ExportedNote]) -> dict[str, Any]:
@@ -176,7 +174,7 @@ class Export:
         """Write a file, unless it is there under this name, and return what notes say of it."""
         name = clean_file_name(name)
         stem, ending = split_ending(name)
-        if ending.lower() in _NOTES:  # else it would be a note
+        if ending.lower() in markdown_folder.ENDINGS:  # else it would be a note
             name = f"{stem}.txt"
         digest = hashlib.sha256(data).hexdigest()
         if (digest, name) not in self._files:
@@ -472,7 +470,7 @@ def _list_folder(root: Path, sizes: dict[str, int]) -> Iterator[ExportedFile]:
         if at.name.startswith(".") or not entry.is_file(follow_symlinks=False):
             continue
         path = at.relative_to(root).as_posix()
-        if at.suffix.lower() != markdown_folder.ENDING:
+        if at.suffix.lower() not in markdown_folder.ENDINGS:
             sizes[path] = entry.stat(follow_symlinks=False).st_size
             continue
         with SYSTEM.open_below(root, path) as file:

@@ -38,6 +38,8 @@ from mcp_notarium.markup.obsidian_links import Link, find_links, name_key, relat
 
 NAME = "markdown"
 ENDING = ".md"
+ENDINGS = (ENDING, ".markdown")
+"""Those of notes in a folder, in any letter case."""
 _MARK = "notarium"
 _VERSION = "1"
 _TRASH = "trash/"
@@ -109,7 +111,7 @@ def decode(files: Iterable[ExportedFile]) -> Iterator[tuple[ExportedNote, str]]:
         else:
             folder, _, name = file.path.rpartition("/")
             tags, changed = _read_tags(text)
-            content = Content(text, tags, title=name.removesuffix(ENDING)).cleaned()
+            content = Content(text, tags, title=posixpath.splitext(name)[0]).cleaned()
             created = read_created(text)
             made = file.modified_at if created is None else created
             dated = created is not None

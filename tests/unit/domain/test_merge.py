@@ -258,6 +258,9 @@ def test_a_property_that_both_sides_added_does_not_come_to_stand_twice(ours, the
             "tags:\n  - a\n  - m\nnote: |\n  x\n",
         ),
         ("a: 1\ntags:\n  - a\n", "a: 1\n", "a: 1\ntags:\n  - a\n  - m\n", None),
+        ("tags:\n  - a\n", "tags:\n  - a\n  - m\n", "tags: b\n", None),
+        ("a: 1\n", "a: 1\ntags:\n  - m\n", "a: 1\naliases:\n  - m\n", None),
+        ("a: 1\n", "a: 1\n# m\n", "a: 2\n", "a: 2\n# m\n"),
     ],
 )
 def test_an_item_of_a_list_stays_below_its_property(base, ours, theirs, merged) -> None:

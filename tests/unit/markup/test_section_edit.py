@@ -132,6 +132,7 @@ def changed(held: str, section: str, /, *, titles: bool = True, **change: str) -
         ("A\n===\na\n", "A", {"prepend": "x"}, "A\n===\nx\n\na\n"),
         ("# A\n\na\n\n## B\nb\n\n# C\n", "A", {"text": "x\ny\n"}, "# A\n\nx\ny\n\n# C\n"),
         ("# A\n\na\n\n# C\n", "A", {"text": "# A\n\nx"}, "# A\n\nx\n\n# C\n"),
+        ("# A\n\na\n\n# C\n", "A", {"text": "\nx\n\n"}, "# A\n\nx\n\n# C\n"),
         ("A\n=\na\n\n# C\n", "A", {"text": "A\n=\n\nx"}, "A\n=\nx\n\n# C\n"),
         ("# A\n\na\n\n# C\n", "A", {"text": ""}, "# A\n\n# C\n"),
         ("# A\na\n\n# C\n", "A", {"text": ""}, "# A\n\n# C\n"),

@@ -137,6 +137,16 @@ def test_half_characters_of_items_stay_as_javascript_writes_them():
     assert changed["checkItems"] == half.replace('"tea"', '"tea","checked":true')
 
 
+@pytest.mark.parametrize("text", ["a\r", "a\r\nb", "a\n", "a\n \n\n", "a\n- [ ] b", "\r", "\n"])
+def test_whatever_an_item_says_it_stays_if_another_one_changes(text):
+    odd = MILK | {"text": text}
+    shown = note_codec.revision(listed(odd, TEA)).content.text
+    assert items_after(listed(odd, TEA), f"{shown}!") == [odd, TEA | {"text": f"{TEA['text']}!"}]
+    assert items_after(listed(odd, TEA), shown.replace("- [ ]", "- [x]", 1))[0] == odd | {
+        "checked": True
+    }
+
+
 def test_lines_of_a_plain_note_stay_text():
     text = "- [ ] milk\n- [x] eggs"
     assert columns_after(row(), text=text) == {"content": text}

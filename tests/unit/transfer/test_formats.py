@@ -145,6 +145,17 @@ def test_a_folder_of_other_markdown_is_read_and_links_are_not_followed(tmp_path:
     assert read.content.tags == ("x",)
 
 
+@pytest.mark.parametrize("name", ["a.b.markdown", "a.b.MD"])
+def test_every_ending_of_a_note_makes_one_and_is_not_in_its_title(
+    tmp_path: Path, name: str
+) -> None:
+    root = tmp_path / "notes"
+    root.mkdir()
+    (root / name).write_text("text")
+    (read,) = exports.read(root)
+    assert (read.id, read.content.title, read.content.text) == (name, "a.b", "text")
+
+
 @pytest.mark.parametrize(
     ("block", "tags"),
     [

@@ -44,15 +44,16 @@ def render(content: str, items: Sequence[Item]) -> str:
 def split(text: str, content: str, items: Sequence[Item], *, seed: str) -> tuple[str, list[Item]]:
     """Return the content and the items that a text stands for; ``content`` and ``items`` are those it had before.
 
-    Lines of the content before that look like items stay content. ``seed`` makes the ids of new items.
+    Lines of the content before that look like items stay content, and those within an item stay in it. ``seed`` makes the ids of new items.
     """
-    before = Counter(row for row in content.split("\n") if _ITEM.fullmatch(row))
+    before = Counter(filter(_ITEM.fullmatch, content.split("\n")))
     shown = render("", items)
     if items and (text == shown or text.endswith(f"\n{shown}")):
         head = text[: -len(shown)].removesuffix("\n")
         rest, lines = _find_lines(head, before)
         return (rest, _match([], lines, seed) + list(items)) if lines else (head, list(items))
-    rest, lines = _find_lines(text, before)
+    within = (row for row in shown.split("\n") if row.startswith(_INDENT))
+    rest, lines = _find_lines(text, before + Counter(filter(_ITEM.fullmatch, within)))
     return rest, _match(items, lines, seed)
 
 
@@ -77,10 +78,8 @@ def _find_lines(text: str, before: Counter[str]) -> tuple[str, list[Line]]:
             empty.append(row)
         elif in_item and row.startswith(_INDENT):
             checked, said = lines[-1]
-            added = "\n".join(
-                (*(one.removeprefix(_INDENT) for one in empty), row.removeprefix(_INDENT))
-            )
-            lines[-1], empty = (checked, f"{said}\n{added}"), []
+            rows = (one.rstrip("\r").removeprefix(_INDENT) for one in (*empty, row))
+            lines[-1], empty = (checked, "\n".join((said, *rows))), []
         else:
             others += (*empty, row)
             in_item, empty = False, []
@@ -122,7 +121,7 @@ def _find_unchanged(items: Sequence[Item], lines: Sequence[Line]) -> list[int | 
 
 
 def _line(item: Item, *, with_state: bool = True) -> Line:
-    return bool(item.get("checked")) and with_state, _text(item)
+    return bool(item.get("checked")) and with_state, _said(item)
 
 
 def _text(item: Item) -> str:
@@ -130,11 +129,19 @@ def _text(item: Item) -> str:
     return replace_surrogates(item["text"])
 
 
+def _said(item: Item) -> str:
+    """Return the text of an item as its lines say it, which lack returns at their ends, and empty lines at the end."""
+    first, *rest = (row.rstrip("\r") for row in _text(item).split("\n"))
+    while rest and not rest[-1].strip():
+        rest.pop()
+    return "\n".join((first, *rest))
+
+
 def _changed(item: Item, line: Line) -> Item:
     checked, text = line
     if bool(item.get("checked")) != checked:
         item = item | {"checked": checked}
-    return item if _text(item) == text else item | {"text": text}
+    return item if _said(item) == text else item | {"text": text}
 
 
 def _new(line: Line, seed: str) -> Item:

@@ -22,7 +22,7 @@ from mcp_notarium.markup import html_codec
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.trilium.label_order import arrange
 
-VERSION = 2
+VERSION = 3
 ROOT = "root"
 SHARE = "_share"
 """Trilium's own note: all that stands below it is published."""
