@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +14,7 @@ from mcp import MCPError
 from interaction.test_undo_every_store import CHANGES, REWRITTEN, Change, change_note
 from mcp_notarium.errors import CacheFull
 from mcp_notarium.sync.journal import Journal
+from mcp_notarium.sync.replay import Replay
 from support.sync_rig import quick_folder
 from support.undo_places import AGENT, PLACES, Place
 
@@ -76,3 +78,34 @@ async def test_a_change_whose_answer_was_not_stored_is_made_once_and_taken_back(
                 await place.harness.sync()
             faults = {name: await _judge(place, ids[name], before[name]) for name in ids}
             assert {name: said for name, said in faults.items() if said} == {}
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_an_index_that_is_loaded_again_meanwhile_stops_neither_reads_nor_the_write(
+    store: str,
+) -> None:
+    async def finish_none(_replay: Replay) -> Counter[Any]:
+        return Counter()
+
+    ids: list[str] = []
+    text = "<p>milk</p>" if store == "trilium" else "milk\n"
+    with quick_folder() as folder:
+        async with PLACES[store](folder, lambda place: ids.append(place.put("a", text))) as place:
+            before = place.raw(ids[0])
+            with unstored():
+                answer = await place.call("save", id=ids[0], append="eggs")
+                assert "in_doubt" in answer["error"]
+            place.harness.app.cache.sync_state.set("sync.codec_version", None)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Replay, "finish_all", finish_none)
+                await place.harness.sync()
+            assert "error" not in await place.call("get", id=ids[0])
+            for _ in range(2):
+                await place.harness.sync()
+            stats = (await place.call("manage", action="get_stats"))["stats"]
+            assert (stats["pending_writes"], stats.get("sync_last_error")) == (0, None)
+            assert (await place.call("get", id=ids[0]))["text"].count("eggs") == 1
+            history = (await place.call("manage", action="history", id=ids[0]))["history"]
+            assert [row.get("by") for row in history] == [AGENT, None]
+            await place.call("manage", action="undo", id=ids[0], confirm=True)
+            assert place.raw(ids[0]) == before
