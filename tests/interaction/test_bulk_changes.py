@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from mcp_notarium.errors import StoreUnavailable
+from mcp_notarium.library import Library
 from mcp_notarium.storage.approval_table import ApprovalTable
 from mcp_notarium.storage.version_table import VersionLimits
 from support.bulk_results import rows_of
@@ -40,6 +42,19 @@ def states(place, ids):
 
 async def tags_of(place, ids):
     return [(await place.call("get", id=one))["tags"] for one in ids]
+
+
+def cut_off(save, *, after):
+    """A ``save`` that reaches the store so many times."""
+    saved = []
+
+    async def cut(library, **given):
+        if len(saved) == after:
+            raise StoreUnavailable("out of reach")
+        saved.append(given)
+        return await save(library, **given)
+
+    return cut
 
 
 def counted(answer):
@@ -135,6 +150,47 @@ async def test_a_note_that_has_changed_since_is_left_and_the_others_are_taken_ba
         assert (first["id"], first["status"]) == (ids[1], "refused")
         assert first["reason"] == "The note has changed since that save; nothing was undone."
         assert await tags_of(place, ids) == [["home"], ["home", "work"], ["home"]]
+
+
+@pytest.mark.parametrize("store", TAGGED)
+async def test_a_change_that_was_cut_off_and_done_again_is_taken_back_whole(
+    store, tmp_path, monkeypatch
+):
+    async with account(store, tmp_path) as (place, ids):
+        before = states(place, ids)
+        asked = {"action": "change", "ids": ids, "add_tags": ["work"], "confirm": True}
+        with monkeypatch.context() as patch:
+            patch.setattr(Library, "save", cut_off(Library.save, after=2))
+            error = json.loads((await place.call("manage", **asked))["error"])
+            assert error["details"]["changed"] == 2
+        assert "error" not in await place.call("manage", action="undo", id=ids[0], confirm=True)
+        assert states(place, ids) == before | {ids[1]: place.raw(ids[1])}
+
+        done = await place.call("manage", **asked)
+        assert counted(done) == ["changed", 2, 1, None]
+        assert done["note"] == "`undo` with this `change_id` takes all of it back."
+        back = {"action": "undo", "change_id": done["change_id"], "confirm": True}
+        assert counted(await place.call("manage", **back)) == ["undone", 3, None, None]
+        assert states(place, ids) == before
+
+
+@pytest.mark.parametrize("store", TAGGED)
+async def test_what_came_between_two_parts_of_a_change_is_not_taken_back(
+    store, tmp_path, monkeypatch
+):
+    async with account(store, tmp_path) as (place, ids):
+        asked = {"action": "change", "ids": ids, "add_tags": ["work"], "confirm": True}
+        with monkeypatch.context() as patch:
+            patch.setattr(Library, "save", cut_off(Library.save, after=2))
+            assert "error" in await place.call("manage", **asked)
+        await place.call("save", id=ids[0], append="more", remove_tags=["work"])
+        done = await place.call("manage", **asked)
+        assert counted(done) == ["changed", 2, 1, None]
+        after = place.raw(ids[0])
+        back = {"action": "undo", "change_id": done["change_id"], "confirm": True}
+        assert counted(await place.call("manage", **back)) == ["undone", 2, None, 1]
+        assert place.raw(ids[0]) == after
+        assert await tags_of(place, ids) == [["home", "work"], ["home"], ["home"]]
 
 
 @pytest.mark.parametrize("store", TAGGED)

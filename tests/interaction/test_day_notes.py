@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from mcp_notarium.tools.note_lookup import find_note
+from support.sample_files import picture
 from support.tool_client import connected
 from support.tool_harness import NOW, ToolHarness
 from support.undo_places import PLACES, Place
@@ -115,6 +117,41 @@ async def test_tags_beside_the_first_text_are_added_to_those_of_the_app(
         made = await place.call("save", id=ID, text="milk #x", tags=["home"])
         assert {"home"} <= {*made["tags"]}
         assert (await place.call("get", id=ID))["id"] == made["id"]
+
+
+@pytest.mark.parametrize("store", ["local", "memory", "vault", "trilium", "memento"])
+async def test_a_file_alone_begins_the_note_of_a_day(store: str, tmp_path: Path) -> None:
+    file = f"data:image/png;name=plan.png;base64,{base64.b64encode(picture('PNG')).decode()}"
+    async with PLACES[store](tmp_path, _nothing) as place:
+        if store == "vault":
+            (tmp_path / "vault/.obsidian").mkdir()
+            settings = {"template": "Day"}
+            (tmp_path / "vault/.obsidian/daily-notes.json").write_text(json.dumps(settings))
+            (tmp_path / "vault/Day.md").write_text("# Plan\n\n# Photos\n")
+            await place.harness.sync()
+        section = {"section": "Photos"} if store == "vault" else {}
+        made = await place.call("save", id=ID, file=file, add_tags=["home"], **section)
+        assert "unchanged" not in made
+        read = await place.call("get", id=ID)
+        assert (read["id"], read["local_version"]) == (made["id"], made["local_version"])
+        assert "home" in read["tags"]
+        assert [one["id"] for one in read["files"]] == [one["id"] for one in made["files"]]
+        if store == "vault":
+            assert read["text"].endswith("---\n# Plan\n\n# Photos\n![[plan.png]]\n")
+        undone = await place.call("manage", action="undo", id=ID, confirm=True)
+        assert undone["status"] == "undone"
+        left = await place.call("get", id=ID)
+        assert (left["id"], left.get("files")) == (made["id"], None)
+        again = await place.call("save", id=ID, file=file, **section)
+        assert again["id"] == made["id"]
+
+
+async def test_a_file_that_the_store_does_not_take_begins_no_note(tmp_path: Path) -> None:
+    file = f"data:text/plain;name=a.txt;base64,{base64.b64encode(b'x').decode()}"
+    async with PLACES["memento"](tmp_path, _nothing) as place:
+        for new in ({"id": ID}, {"text": "milk"}):
+            assert (await _refusal(place, "save", file=file, **new))["subcategory"] == "no_files"
+        assert await _count(place) == 0
 
 
 async def test_a_first_line_that_is_the_date_is_not_doubled(tmp_path: Path) -> None:

@@ -9,14 +9,16 @@ import os
 
 import pytest
 
+from mcp_notarium.errors import CacheFull
 from mcp_notarium.storage.version_table import VersionLimits
+from mcp_notarium.sync.journal import Journal
 from mcp_notarium.tools.toolsets import find_toolset
 from support.cache_room import reopen
 from support.sample_files import pdf, picture
 from support.tool_client import connected
 from support.tool_harness import ToolHarness
 from support.trilium_client import open_trilium
-from support.undo_places import PLACES
+from support.undo_places import AGENT, PLACES
 
 pytestmark = pytest.mark.anyio
 PNG, PAPER = picture("PNG"), pdf(["first page"])
@@ -147,6 +149,28 @@ async def test_pictures_that_the_app_adds_at_the_same_moment_stay(tmp_path, monk
         assert saved["files"][0]["id"] == f"{note_id}/3"
         held = json.loads(place.app.row(note_id)["images"])
         assert (held[:2], len(held)) == (["a", "b"], 3)
+
+
+async def test_a_picture_and_its_undo_whose_answers_were_not_stored_are_the_clients(
+    tmp_path, monkeypatch
+):
+    def full(*_args, **_how):
+        raise CacheFull("the answer was not stored")
+
+    async with PLACES["memento"](tmp_path, put) as place:
+        (note_id,) = place.ids
+        before = place.raw(note_id)
+        back = {"action": "undo", "id": note_id, "confirm": True}
+        for tool, change in (("save", {"id": note_id, "file": SENT}), ("manage", back)):
+            with monkeypatch.context() as patch:
+                patch.setattr(Journal, "finish", full)
+                assert (await call(place, tool, **change))["subcategory"] == "in_doubt"
+            await place.harness.sync()
+        assert place.raw(note_id) == before
+        rows = (await call(place, "manage", action="history", id=note_id))["history"]
+        assert [(row.get("by"), row["changed"]) for row in rows[:2]] == [(AGENT, "pictures")] * 2
+        assert (await call(place, "manage", **back))["status"] == "undone"
+        assert place.raw(note_id)["images"] is not None
 
 
 async def test_pictures_of_a_memento_note_have_a_bound(tmp_path):

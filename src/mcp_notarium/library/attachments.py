@@ -159,7 +159,7 @@ class NoteFiles:
     async def _find_files(self, note: Note, *, seconds: float = 0) -> Sequence[Attachment]:
         """Find the files of a note; with ``seconds`` ask the service that alone knows them all, and raise what that raises."""
         base = self._cache.notes.base(note.id)
-        if not self._store.traits.attachments or base is None:
+        if not self._store.traits.attachments or base is None or not base.raw:
             return await self._find_beside(note)
         found = await self._attaching.list_attachments(base)
         if seconds:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
-from itertools import takewhile
 from typing import cast
 
 from mcp_notarium.domain.note import Content, Note, Revision
@@ -317,17 +316,22 @@ class History:
     async def read_before(self, note_id: str, change_id: str) -> Version:
         """Return what the writes of a change of many have replaced in a note.
 
-        Raises ``VersionConflict`` if anything came after or between them, ``InvalidRequest`` if it is not kept.
+        Raises ``VersionConflict`` if anything came after them, or between them and did not take them back, ``InvalidRequest``
+        if it is not kept.
         """
         note = self._cache.notes.get(note_id)
         rows = [one for one in self._cache.versions.of(note_id) if not one.removed]
-        run = [*takewhile(lambda row: row.change_id == change_id, rows)]
-        writes = sum(row.change_id == change_id for row in rows)
+        writes = [row for row in rows if row.change_id == change_id]
         if note is None or not writes:
             raise _nothing_to_undo(note_id)
-        after = (self._cache.notes.etag(note.id), *(row.etag for row in run))
+        run, now = list[NoteVersion](), self._cache.notes.etag(note.id)
+        for row in rows:
+            if row.change_id != change_id or row.made != now:
+                break
+            run.append(row)
+            now = row.etag
         # defence: bulk-undo-stops-at-later-change
-        if len(run) < writes or any(row.made != now for row, now in zip(run, after, strict=False)):
+        if len(run) < len(writes) and not await self._is_same(note.id, run[-1:], writes[-1]):
             raise _changed_since(note_id)
         found = await self._read_kept(note.id, run[-1])
         if self._store.traits.ids.paths:
@@ -336,6 +340,11 @@ class History:
             place = next((one for one in titles if one and "/" in one), found.content.title)
             found = replace(found, content=replace(found.content, title=place))
         return found
+
+    async def _is_same(self, note_id: str, last: list[NoteVersion], first: NoteVersion) -> bool:
+        """Tell whether two versions say the same; ``last`` may be empty."""
+        kept = [await self._read_kept(note_id, row) for row in last]
+        return bool(kept) and kept[0].content == (await self._read_kept(note_id, first)).content
 
     async def _read_kept(self, note_id: str, row: NoteVersion) -> Version:
         """Return a version with what it said; its title may be the path that the note had. Raises ``InvalidRequest``."""

@@ -228,7 +228,7 @@ class Library:
         markdown = "markdown" in note.properties or self.traits.is_markdown is True
         if not markdown and callable(self.traits.is_markdown):
             base = self._cache.notes.base(note.id)
-            markdown = base is not None and self.traits.is_markdown(base)
+            markdown = base is not None and bool(base.raw) and self.traits.is_markdown(base)
         if not markdown:
             return Form.LINES
         return Form.FILE if self.traits.tags_in_text else Form.MARKDOWN
@@ -243,7 +243,7 @@ class Library:
     def shown_beside(self, note: Note) -> Mapping[str, Any]:
         """Return what the store's app shows in addition to the content of a note, by its own names."""
         base = self._cache.notes.base(note.id)
-        return {} if base is None else self.traits.beside(base)
+        return {} if base is None or not base.raw else self.traits.beside(base)
 
     @property
     def store_may_have_more(self) -> bool:

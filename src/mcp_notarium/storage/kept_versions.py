@@ -57,7 +57,7 @@ class KeptVersions:
         native = write.replaced or b""
         if not self._takes(base, write.content, write.body, native):
             return None
-        return size + len(native or self._store.traits.own_form(base).encode())
+        return size + len(native or self._own_form(base))
 
     def keep_replaced(
         self, write: PendingWrite, stored: Revision | Tombstone, *, own: bool
@@ -126,15 +126,18 @@ class KeptVersions:
         return bool(
             find_taken(base.content, content)
             or name_parts(self._store, native)
-            or self._store.traits.form_losses(base, body)
+            or (base.raw and self._store.traits.form_losses(base, body))
         )
 
     def _replaced_form(self, base: Revision, stored: Revision | Tombstone) -> bytes:
         """Return the store's own form of what was replaced; b'' if that is the same now."""
-        own_form = self._store.traits.own_form
-        form = own_form(base)
-        same = isinstance(stored, Revision) and form == own_form(stored)
-        return b"" if same else form.encode()
+        form = self._own_form(base)
+        same = isinstance(stored, Revision) and form == self._own_form(stored)
+        return b"" if same else form
+
+    def _own_form(self, revision: Revision) -> bytes:
+        """Return the store's own form of a revision; b'' of a base that a reload has left without it."""
+        return self._store.traits.own_form(revision).encode() if revision.raw else b""
 
     def _with_path(self, base: Revision, write: PendingWrite, new_id: str) -> Revision:
         """Let the title of the version say where the write has found the note, so that an undo brings it back there.

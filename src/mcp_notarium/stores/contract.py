@@ -27,7 +27,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, Flag, StrEnum, auto
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
@@ -223,6 +223,8 @@ class Traits:
     """Return the ``Content.native`` by which ``compose`` stores the text of a revision as it was; '' if the text says all."""
     form_losses: Callable[[Revision, bytes], tuple[str, ...]] = lambda _base, _body: ()
     """Name what a composed body takes from words of a revision that stay, and no ``Content`` says; pure."""
+    made_of: Callable[[Revision, bytes], bool] = lambda _revision, _body: False
+    """Tell whether a revision has the text that the store itself makes of the one of a composed body; pure."""
     forms: Callable[[Revision, bytes], tuple[Mapping[str, Any], Mapping[str, Any]]] = _no_forms
     """Return what a composed body replaces in the store's own form, and by what, by its own names; pure."""
     max_note_bytes: int | None = None
@@ -478,6 +480,14 @@ class ListingStore(VersionedStore, Protocol):
 
         The newest of the same words will do if the text differs from that of ``now``.
         """
+
+
+def sent_by(store: Store, write: PendingWrite, head: Revision | Tombstone | None) -> Revision:
+    """Return the note as the body of a write makes it, with the text of ``head`` if the store itself makes that of it. Pure."""
+    made = store.revision_of(write.note_id, write.body)
+    if isinstance(head, Revision) and store.traits.made_of(head, write.body):
+        made = replace(made, content=replace(made.content, text=head.content.text))
+    return made
 
 
 def random_id(seed: str) -> str:

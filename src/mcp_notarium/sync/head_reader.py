@@ -204,7 +204,7 @@ class HeadReader:
 
     async def _look_for_created(self, view: View, head: Revision | Tombstone) -> View:
         write, named = view.write, self._store.traits.ids.named
-        sent = self._journal.sent(write)
+        sent = self._journal.sent(write, head)
         made = self._journal.make_id(write.content, seed=write.write_id, attempt=0)
         # An id that was not made for it is that of a note which was to be there again: the app can make it, too.
         unlike = isinstance(head, Revision) and not contains_change(
@@ -445,7 +445,7 @@ class HeadReader:
 
     def _wanted(self, write: PendingWrite, head: Revision) -> tuple[Content, Content]:
         """Return what the store holds if the write has arrived, and what the note is to become."""
-        stored, content = self._journal.sent(write), write.content
+        stored, content = self._journal.sent(write, head), write.content
         sent = stored.content if stored.id == head.id else content
         if head.content.text == stored.content.text:
             # The text has arrived, and reads as the store writes it: nobody else has changed it.

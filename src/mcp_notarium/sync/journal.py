@@ -19,7 +19,7 @@ from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.hidden_notes import VisibilityFilter
 from mcp_notarium.storage.kept_versions import KeptVersions
-from mcp_notarium.stores.contract import SEEDED, Store, Versions
+from mcp_notarium.stores.contract import SEEDED, Store, Versions, sent_by
 from mcp_notarium.sync.write_decisions import View
 
 # defence: profile-judges-writes False=True
@@ -94,9 +94,9 @@ class Journal:
         """Return what is pushed now to make ``content`` of a revision, or of nothing."""
         return self._store.compose(base, content, now=self._cache.clock())
 
-    def sent(self, write: PendingWrite) -> Revision:
-        """Return the note as the body of an entry makes it."""
-        return self._store.revision_of(write.note_id, write.body)
+    def sent(self, write: PendingWrite, head: Revision | Tombstone | None = None) -> Revision:
+        """Return the note as the body of an entry makes it; see ``sent_by``."""
+        return sent_by(self._store, write, head)
 
     def make_id(self, content: Content, *, seed: str, attempt: int) -> str:
         """Make the id of a new note: a free one where rules hide notes, which a taken one would betray."""

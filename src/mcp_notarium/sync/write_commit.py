@@ -221,7 +221,7 @@ class WriteCommit:
         """Tell by its date, where there is one, or its content whether an unanswered write made it; by both where the store merges."""
         if write.after and head.etag == write.base_etag:  # links that stay as they were
             return False
-        sent = self._journal.sent(write)
+        sent = self._journal.sent(write, head)
         traits, same = self._store.traits, head.content == sent.content
         if traits.dates:
             merges = traits.write_guard is WriteGuard.SERVER_MERGE

@@ -36,6 +36,7 @@ from mcp_notarium.threads import run_in_thread
 from mcp_notarium.tools import save
 from mcp_notarium.tools.answers import FileRow, SavedAnswer
 from mcp_notarium.tools.attachments import make_row
+from mcp_notarium.tools.day_notes import find_missing_day
 from mcp_notarium.tools.note_lookup import find_note
 from mcp_notarium.tools.requests import SaveRequest
 from mcp_notarium.tools.save import Draft
@@ -93,10 +94,14 @@ async def save_with_file(
 
 async def _save(app: App, rest: SaveRequest, given: str, call: CallContext) -> SavedAnswer:
     file = await _read(app, given)
-    if rest.id is not None:
+    _require_kept(app, rest, file)
+    begins_day = find_missing_day(app, rest) is not None
+    if rest.id is not None and not begins_day:
         return await _add(app, rest, file, call)
-    made = await save.handle(app, rest, call)
-    linking = type(rest)(id=made.id, return_text=rest.return_text)
+    # The note of a day begins as with any addition, here an empty one.
+    begun = rest.model_copy(update={"append": "", "section": None}) if begins_day else rest
+    made = await save.handle(app, begun, call)
+    linking = type(rest)(id=made.id, section=rest.section, return_text=rest.return_text)
     try:
         added = await _add(app, linking, file, call)
     except NotariumError as error:
@@ -111,8 +116,20 @@ async def _save(app: App, rest: SaveRequest, given: str, call: CallContext) -> S
             "text": added.text,
             "text_total_lines": added.text_total_lines,
             "files": added.files,
+            "unchanged": None,
         }
     )
+
+
+def _require_kept(app: App, request: SaveRequest, file: _File) -> None:
+    """Raise ``InvalidRequest`` for a file, or a place, that notes of this store do not have."""
+    beside = file.kind not in PICTURES or request.section is not None
+    if app.library.traits.adds_pictures and beside:
+        raise InvalidRequest(
+            "Notes of this store have pictures only, above their text.",
+            subcategory="no_files",
+            resolution_hint="Give a PNG, JPEG, WebP or GIF, and no `section`.",
+        )
 
 
 async def _add(app: App, request: SaveRequest, file: _File, call: CallContext) -> SavedAnswer:
@@ -148,12 +165,6 @@ async def _add_picture(
     app: App, request: SaveRequest, file: _File, call: CallContext
 ) -> SavedAnswer:
     """Add a picture to a note that holds its pictures itself: one change, with whatever else the request changes."""
-    if file.kind not in PICTURES or request.section is not None:
-        raise InvalidRequest(
-            "Notes of this store have pictures only, above their text.",
-            subcategory="no_files",
-            resolution_hint="Give a PNG, JPEG, WebP or GIF, and no `section`.",
-        )
 
     async def draft() -> Draft:
         note = await find_note(app, request.id or "")

@@ -81,7 +81,7 @@ async def with_made_day(app: App, request: SaveRequest, call: CallContext) -> Sa
 
     The audit log has it that the call begins. Making counts as a write.
     """
-    day = _missing_day(app, request)
+    day = find_missing_day(app, request)
     if day is None or not app.library.days.made_elsewhere:
         return request
     request = _require_new(request)
@@ -129,7 +129,7 @@ async def begin(app: App, request: SaveRequest) -> tuple[SaveRequest, Begun | No
 
     The request is to change the note of the day if that is there by now.
     """
-    if (day := _missing_day(app, request)) is not None:
+    if (day := find_missing_day(app, request)) is not None:
         note = await find_note_of(app, day)
         if note is not None:
             _require_not_trashed(request, note)
@@ -194,7 +194,7 @@ def _require_not_trashed(request: BaseModel, note: Note) -> None:
         )
 
 
-def _missing_day(app: App, request: SaveRequest) -> date | None:
+def find_missing_day(app: App, request: SaveRequest) -> date | None:
     """Return the day of which a note is to be made; None if the request names no day."""
     if request.id is None or not is_day(request.id) or app.library.get(request.id) is not None:
         return None

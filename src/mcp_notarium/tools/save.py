@@ -630,7 +630,7 @@ def _text(request: SaveRequest, old: str, *, titles: bool, form: Form) -> str:
     if request.text is not None:
         return request.text
     if request.append is not None:
-        return append(old, request.append, form=form)
+        return append(old, request.append, form=form) if request.append else old
     if request.prepend is not None:
         return prepend(old, request.prepend, below_title=not titles, form=form)
     if request.find is not None and request.replace is not None:

@@ -50,11 +50,12 @@ def touched(body: bytes) -> tuple[str, ...]:
 def find(row: Row, body: bytes) -> Replaced:
     """Return what a body replaces in a row of the columns ``touched``. Raises ``VersionConflict``: see ``find_replaced``."""
     made: dict[str, str] = json.loads(body)["made"]
-    # defence: app-pictures-stay =False
-    if any(_digest(row.get(name)) != digest for name, digest in made.items()):
-        raise VersionConflict("the note has changed in Memento since")
     new = {EMBEDDING: None} | read_change(body).columns
     old = {name: value for name, value in row.items() if value != new.get(name)}
+    # A value that is there already is one that has arrived.
+    # defence: app-pictures-stay =False
+    if any(_digest(row[name]) != digest for name, digest in made.items() if name in old):
+        raise VersionConflict("the note has changed in Memento since")
     if old.keys() <= {EMBEDDING}:
         return Replaced()
     unseen = {name: _digest(new[name]) for name in _UNSEEN if name in old}

@@ -35,7 +35,7 @@ from mcp_notarium.stores.contract import (
 from mcp_notarium.stores.extensions import Attachment, KeptFile, NoteIndex, Replaced, Restored, Room
 from mcp_notarium.stores.http import MIB, HttpSession, Request, each
 from mcp_notarium.stores.json_answers import to_json
-from mcp_notarium.stores.trilium import note_codec
+from mcp_notarium.stores.trilium import note_codec, write_steps
 from mcp_notarium.stores.trilium.attachment_writer import LARGEST, AttachmentWriter
 from mcp_notarium.stores.trilium.attachments import (
     AttachmentReader,
@@ -87,6 +87,7 @@ class TriliumStore:
         own_form=note_codec.as_it_was,
         form_losses=note_codec.form_losses,
         forms=note_codec.forms,
+        made_of=write_steps.is_made_of_body,
         compares=True,
         max_note_bytes=MIB,
     )

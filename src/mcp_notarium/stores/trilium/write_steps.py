@@ -8,11 +8,13 @@ shortens links to its own address. Everything else it stores as it is.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from html import unescape
 from typing import Any
 
+from mcp_notarium.domain.note import Revision
 from mcp_notarium.stores.contract import random_id
 from mcp_notarium.stores.http import Request
 from mcp_notarium.stores.json_answers import to_json
@@ -56,6 +58,12 @@ def is_made_of(stored: str, sent: str, *, note_id: str) -> bool:
             return False
         here, done = end, part.end()
     return stored[here:] == sent[done:]
+
+
+def is_made_of_body(revision: Revision, body: bytes) -> bool:
+    """Tell whether a revision has its HTML because a composed body was sent."""
+    html, sent = json.loads(revision.raw).get("html"), json.loads(body)["content"]
+    return html is not None and sent is not None and is_made_of(html, sent, note_id=revision.id)
 
 
 def _shortened(html: str) -> str:
