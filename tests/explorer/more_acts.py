@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from explorer.broken import Broken
+from explorer.lost_notes import make_again, revives
 from mcp_notarium.domain.note import Content
 
 if TYPE_CHECKING:
@@ -96,6 +97,9 @@ class MoreActs:
             **({"rename a tag": self._rename_tag} if self._world.place.traits.tags else {}),
             "restore": self._restore,
             **({"move below": self._move_below} if self._world.place.traits.tree else {}),
+            **(
+                {"make a note again": self._make_again} if revives(self._world.place.traits) else {}
+            ),
         }
 
     async def _rename_tag(self, server: Server) -> None:
@@ -125,6 +129,9 @@ class MoreActs:
             await server.call(
                 "manage", action="change", ids=[note_id], folder=places[at], confirm=True
             )
+
+    async def _make_again(self, server: Server) -> None:
+        await make_again(self._world, server)
 
     async def _restore(self, server: Server) -> None:
         """Bring back an older version of a note, which takes away the words that came since."""

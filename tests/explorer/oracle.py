@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from explorer.broken import Broken, words_of
+from explorer.broken import Broken, all_words, words_of
+from explorer.lost_notes import LostNotes
 from explorer.more_acts import Tags
 from mcp_notarium.audit.chain import CANCELLED, FINISHED, OPEN
 from mcp_notarium.audit.chain import UNKNOWN as UNSURE
 from mcp_notarium.domain.conflict_copy import MARK
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, WriteKind
-from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.stores.contract import Versions
 from mcp_notarium.stores.vault.file_writer import RECOVERED
 
@@ -76,6 +76,7 @@ class Oracle:
     """Those of ``versions`` that such a write may have made: nothing of a call is flushed before its outcome is, so a
     loss of power right after the process was killed may give another text their number."""
     tags: Tags = field(default_factory=Tags)
+    lost_notes: LostNotes = field(default_factory=LostNotes)
     hiding: Hiding | None = None
     """Knows what is hidden, where the rules change."""
     broken: str = ""
@@ -104,7 +105,8 @@ class Oracle:
         ]
         of_servers = [(one.name, *more) for one, *more in (*self.recorded, *self.sent)]
         covered = [(word, _named(process)) for word, process in self._covered.items()]
-        told = (owed, of_servers, covered, self.promised.items(), self.versions.items())
+        lost = (*self.lost_notes.made.items(), *self.lost_notes.lost.items())
+        told = (owed, of_servers, covered, lost, self.promised.items(), self.versions.items())
         more = (self.taken, self.perhaps_twice, self.removed, self.touched, self._unsure)
         texts = (self.made.items(), self.unmade, self.alike, self.last.items(), self.tags.given)
         writers = [(one, *sorted(who)) for one, who in self.writers.items()]
@@ -160,6 +162,14 @@ class Oracle:
         self.renumbered.add(note_id)
         self.tags.dropped.add(note_id)
 
+    def is_back(self, note_id: str, *, at: float) -> None:
+        """Learn that another device has brought back a note that was removed, with what it is now."""
+        self.removed.discard(note_id)
+        self.brought_back[note_id] = at
+        self.tags.forget(note_id)  # a tag may have been renamed meanwhile
+        self.unmade.add(note_id)
+        self.lost_notes.deleted(note_id)
+
     def undone(self, client: str, note_id: str) -> None:
         """Expect what the last save of a client has added to a note no more, nor what may have arrived since."""
         added = self.last[client, note_id]
@@ -171,6 +181,7 @@ class Oracle:
         if old in self.unmade:
             self.unmade.add(new)
         if new != old:
+            self.lost_notes.writes(old)
             kept = self.made.pop((server.machine.name, old), [])
             self.made[server.machine.name, new] = kept + self.made.get(
                 (server.machine.name, new), []
@@ -224,6 +235,7 @@ class Oracle:
         maker = makers.of(base.etag, number=note.local_version)
         if maker == server.name:
             self.made.setdefault((server.machine.name, note.id), []).append(note.text)
+            self.lost_notes.made[server.machine.name, note.id] = note.content
         # After a failure, or beside somebody else's edit, a store need not tell that the save is what is there.
         alone = self.writers.get(note.id, set()) <= {server.name} and self.is_smooth()
         # The answer is of the note as it stands by then. Another server may have gone on from what this one made.
@@ -468,12 +480,16 @@ class Oracle:
             if server.machine.name not in chains:
                 chains[server.machine.name] = server.verify()
             self._judge_server(server, store, *chains[server.machine.name])
-        rules = servers[0].policy.visibility if servers else Visibility()
+            self.lost_notes.judge(server, store, self.authors)
         # A note that is hidden is gone already.
-        seen = {one for one, content in store.items() if rules.sees(one, content.tags)}
+        seen = {
+            one for one, content in store.items() if not servers or servers[0].sees(one, content)
+        }
         if there := sorted(self.removed & seen):
             raise Broken(f"what was removed for good is there: {there}")
-        held = Counter(word for content in store.values() for word in set(words_of(content.text)))
+        held = Counter(
+            word for content in store.values() for word in set(words_of(all_words(content)))
+        )
         self._judge_taken_back(chains, held)
         kept = held.keys() | {word for text in refused for word in words_of(text)}
         lost = {word: whom for word, whom in self.promised.items() if word not in kept}
@@ -501,10 +517,11 @@ class Oracle:
         chain: Verification,
         chained: Sequence[Record],
     ) -> None:
-        rules = server.policy.visibility
-        seen = {one: content for one, content in store.items() if rules.sees(one, content.tags)}
+        seen = {one: content for one, content in store.items() if server.sees(one, content)}
         held = server.contents()
-        if rules.has_rules:  # a copy of a note that is hidden since is hidden with it
+        if (
+            server.policy.visibility.has_rules
+        ):  # a copy of a note that is hidden since is hidden with it
             seen = {
                 one: content for one, content in seen.items() if one in held or not is_copy(content)
             }

@@ -19,7 +19,7 @@ from explorer.loop import DeterministicLoop
 from explorer.machine import Clock, Killed, Machine, Process
 from explorer.memento_place import MementoPlace
 from explorer.more_acts import FIRST_TAG, MoreActs
-from explorer.oracle import UNKNOWN, Broken, Oracle, is_copy, words_of
+from explorer.oracle import UNKNOWN, Broken, Oracle, all_words, is_copy, words_of
 from explorer.orders import EveryOrder
 from explorer.place import MemoryPlace, Place
 from explorer.server import INTERVAL, Answer, Server
@@ -36,8 +36,11 @@ from support.sync_rig import DATABASE
 _SERVERS = ("a", "b")
 _TROUBLES = ("kill: ", "fails", "no connection", "refuses", "does not answer", "late")
 """What choices say about something that goes wrong."""
-_LATER_ACTS = ("hide the note", "move below", "remove and make anew")
+_BACK = "bring a note back"
+_LATER_ACTS = ("hide the note", "move below", "remove and make anew", "give a tag", _BACK)
 """Acts of another device that came after the others: schedules name acts by number."""
+_LATER_ACTS_OF_SERVERS = ("make a note again",)
+"""Such acts of servers."""
 _TABLES = (
     "sync_metadata",
     "notes",
@@ -419,14 +422,14 @@ class World:
         return alive and ended and not self._foreign_left
 
     def _in_step(self) -> bool:
-        rules = self.servers[0].policy.visibility
-        truth = {
-            one: content
-            for one, content in self.place.contents().items()
-            if rules.sees(one, content.tags)
-        }
+        store = self.place.contents()
+
+        def agrees(server: Server) -> bool:
+            seen = {one: content for one, content in store.items() if server.sees(one, content)}
+            return server.contents() == seen
+
         return all(
-            one.alive and not one.works() and not one.unfinished() and one.contents() == truth
+            one.alive and not one.works() and not one.unfinished() and agrees(one)
             for one in self.servers
             if one.name != self._away
         )
@@ -447,7 +450,8 @@ class World:
     async def _act_by_act(self, server: Server) -> None:
         while server.done < self.acts:
             number = server.done + 1
-            name = self._next_act(number, server.name, list(self._possible()))
+            names = sorted(self._possible(), key=_LATER_ACTS_OF_SERVERS.__contains__)
+            name = self._next_act(number, server.name, names)
             server.done += 1
             if name == "nothing":
                 continue
@@ -502,6 +506,7 @@ class World:
         if self.plan.only:
             acts |= {"save a day": self._save_day, "append and move": self._append_and_move}
             acts |= {"take a tag": self._take_tag, "create and remove": self._create_and_remove}
+            acts |= self._more_acts.acts()
             return {name: acts[name] for name in self.plan.only}
         return acts | self._more_acts.acts()
 
@@ -601,7 +606,8 @@ class World:
         if read is None or not read.ok or not (tags := read.value["tags"]):
             return
         await self.loop.gate(f"{server.name} has read")
-        del tags[self.chooser.choose(f"tag that {server.name} takes", len(tags), rate=0.5)]
+        at = self.chooser.choose(f"tag that {server.name} takes", len(tags), rate=0.5)
+        self.oracle.forgive(tags.pop(at))
         version = read.value["local_version"]
         self.oracle.alike.add(note_id)  # the other server may take the same one
         await server.call("save", id=note_id, tags=tags, local_version=version)
@@ -630,11 +636,16 @@ class World:
         if note is None or (self.place.traits.trash and not note.trash):
             await self._trash(server) if self.place.traits.trash else None
             return
-        words = note.text
+        words = all_words(note.content)
+
+        def expect() -> None:
+            self.oracle.forgive(words)
+            self.oracle.lost_notes.deleted(note_id)
+
         await self.guarded(
             server,
             "manage",
-            lambda: self.oracle.forgive(words),
+            expect,
             action="delete_permanently",
             id=note_id,
             local_version=note.local_version,
@@ -780,6 +791,15 @@ class World:
         name = self.chooser.among(f"another device acts {when}", names, rate=rate)
         return "" if name == "nothing" else self._act_elsewhere(name, note_id)
 
+    def act_before(self, what: str, note_id: str) -> None:
+        """Let another device act on a note that a server is asked to change, before the server can have heard of that."""
+        if _BACK in self.place.acts() and note_id not in self.place.ids():
+            label, rate = f"a note is brought back right before {what}", self.chooser.rates.others
+            if not self.calm and self.chooser.choose(label, 2, rate=rate):
+                self.oracle.promise(self._act_elsewhere(_BACK, note_id), "another device")
+        elif word := self.meddle(f"right before {what}", note_id):
+            self.oracle.promise(word, "another device")
+
     def _meddle_in_the_dark(self, machine: Machine) -> None:
         """Let another device act before the computer starts again; it belongs to no process and to no thread."""
         self.oracle.lose_power(machine.name)
@@ -802,10 +822,15 @@ class World:
         self.oracle.writers.setdefault(note_id, set()).add("them")
         if name not in ("edit the top", "edit the end", "rewrite"):
             self.oracle.unmade.add(note_id)
+        before = self.place.contents().get(note_id) if name == "remove" else None
+        if before is None:
+            self.oracle.lost_notes.writes(note_id)
         # It belongs to no process, also in a moment in which one ends.
         Context().run(self._foreign_acts()[name], note_id, word)
+        if before is not None and note_id not in self.place.contents():
+            self.oracle.lost_notes.removes(note_id, before)
         self.note(f"another device: {name} {note_id} ({word})")
-        there = words_of(" ".join(one.text for one in self.place.contents().values()))
+        there = words_of(" ".join(map(all_words, self.place.contents().values())))
         return word if word in there else ""
 
     def set_clock_at(self, step: str, *, often: bool = False) -> None:
@@ -932,7 +957,11 @@ WORLDS: dict[str, Plan] = {
     "trilium over http, attachments": Plan(_HTTP["trilium over http"], world=_attachments),
     "vault files, trash": Plan(VaultPlace, only=("append and move",)),
     "trilium over http, removals": Plan(
-        _HTTP["trilium over http"], only=("remove", "create", "append", "create and remove")
+        _HTTP["trilium over http"],
+        only=("remove", "create", "append", "create and remove"),
+    ),
+    "memento files, removals": Plan(
+        MementoPlace, only=("append", "tag", "remove", "make a note again", "wait")
     ),
     "trilium, handed over": Plan(memory(ROWS["trilium"]), only=("append",)),
     **{
