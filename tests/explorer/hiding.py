@@ -7,6 +7,7 @@ another program, goes when the server hears of that.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from explorer.oracle import is_copy
@@ -51,14 +52,19 @@ class Hiding:
         """Words of the note that a rule hides by its id, wherever that note goes."""
 
     def is_to_hide(self, note_id: str) -> None:
-        """Learn that rules are to hide a note by its id: what it says now, as the store and each index know it; '': none."""
+        """Learn that rules are to hide a note by its id, now or before a renaming: what it says, as the store and each index know it.
+
+        '': none.
+        """
         notes = self._world.place.contents()
         indexes = [one.contents() for one in self._world.servers if one.alive]
-        known = [held[note_id] for held in (notes, *indexes) if note_id in held]
-        others = [words(held) for one, held in notes.items() if one != note_id]
+        earlier = self._world.oracle.earlier_ids.get(self._world.computers[0].name, {})
         self._followed = set[str]()
-        if len(known) > 1:
-            self._followed = set[str].intersection(*map(words, known)).difference(*others)
+        for name in dict.fromkeys((note_id, earlier.get(note_id, note_id))):
+            known = [held[name] for held in (notes, *indexes) if name in held]
+            others = [words(held) for one, held in notes.items() if one != name]
+            if len(known) > 1 and name not in self._world.oracle.unmade:
+                self._followed |= set[str].intersection(*map(words, known)).difference(*others)
 
     def lose_sight(self, content: Content) -> None:
         """Expect no more of what a note says: it may be another file now, and nobody can tell that one."""
@@ -116,6 +122,12 @@ class Hiding:
             for word in words(content)
         }
         return (hidden | followed if rules.hidden_ids else hidden) - self._open[server.machine.name]
+
+    def judge_index(self, server: Server, held: Mapping[str, Content]) -> None:
+        """Demand that the index has no word that is hidden: an agent may read all that it has."""
+        held_words = {word for content in held.values() for word in words(content)}
+        if shown := sorted(held_words & self.hidden_from(server)):
+            self._world.oracle.breaks(f"the index of {server.name} has what is hidden: {shown}")
 
     async def ask(self, server: Server) -> None:
         """Ask in every way for a note that is hidden: each answer must be that about a note that never was."""

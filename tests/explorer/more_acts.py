@@ -34,6 +34,8 @@ class Tags:
     """Server, ids of the notes that had it, tag and new tag of each renaming that is answered as done for all."""
     taken_back: set[str] = field(default_factory=set)
     """Ids of notes that a server has brought back to what they were."""
+    theirs: dict[str, str] = field(default_factory=dict)
+    """Each tag that another device has given, and the note, with which it goes."""
     last_list_stays: bool = False
     """The store keeps the last list: a name between may come back of a tag that two servers rename (docs/sync.md, Limits)."""
 
@@ -146,6 +148,7 @@ class MoreActs:
         if not read.ok or note is None or read.value.get("text_is_partial"):
             return
         words, then = note.text, read.value["text"]
+        world.oracle.require_version(server, note_id, str(row["version"]), then)
 
         def forgive() -> None:
             world.oracle.forgive(words)

@@ -19,7 +19,8 @@ from explorer.more_acts import Tags
 from mcp_notarium.audit.chain import CANCELLED, FINISHED, OPEN
 from mcp_notarium.audit.chain import UNKNOWN as UNSURE
 from mcp_notarium.domain.conflict_copy import MARK
-from mcp_notarium.domain.note import Content, PendingWrite, Revision, WriteKind
+from mcp_notarium.domain.merge import merge_content
+from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, WriteKind
 from mcp_notarium.stores.contract import Versions
 from mcp_notarium.stores.vault.file_writer import RECOVERED
 
@@ -35,6 +36,8 @@ MOST_WAITING = 60
 """Tasks, timers and events that two idle servers have, at most."""
 MOST_REQUESTS = 100
 """Requests of one server in ten minutes in which nothing happens, or in which the store is down."""
+KEPT_BASES = 2
+"""Versions since the one that a caller has read, at most: it is kept for a while (docs/sync.md, Bases)."""
 UNKNOWN = "in_doubt"
 
 
@@ -95,6 +98,8 @@ class Oracle:
     """Ids of notes in which several may make the same of a text: whoever comes first has made it."""
     writers: dict[str, set[str]] = field(default_factory=dict)
     """Id to who has written the note since the beginning."""
+    earlier_ids: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Computer to each id that a server there has taken from a note, and the one that the note has since."""
     forgetful: bool = False
     """The store has dropped versions."""
 
@@ -167,6 +172,7 @@ class Oracle:
         self.removed.discard(note_id)
         self.brought_back[note_id] = at
         self.tags.forget(note_id)  # a tag may have been renamed meanwhile
+        self.forgive(" ".join(tag for tag, one in self.tags.theirs.items() if one == note_id))
         self.unmade.add(note_id)
         self.lost_notes.deleted(note_id)
 
@@ -178,6 +184,9 @@ class Oracle:
 
     def renamed(self, server: Server, old: str, new: str) -> None:
         """Expect the versions of a note under its new id; the old one may become another note's."""
+        earlier = self.earlier_ids.setdefault(server.machine.name, {})
+        for one in (old, *(one for one, now in earlier.items() if now == old)):
+            earlier[one] = new
         if old in self.unmade:
             self.unmade.add(new)
         if new != old:
@@ -290,6 +299,28 @@ class Oracle:
                     f"{row.local_version} of {note_id}"
                 )
             newer = content
+
+    def require_merged(self, server: Server, answer: Answer, read: Note, ours: str) -> None:
+        """Demand that a save is merged with what others wrote in other lines, while the text that it was made from is kept."""
+        note = server.app.cache.notes.get(read.id)
+        refused = answer.value.get("subcategory") in ("conflict", "version_changed")
+        if not refused or note is None or self.forgetful:
+            return
+        seen = [one for one in self.versions if one[:2] == (server.machine.name, read.id)]
+        since = [one for one in seen if one[2] > read.local_version]
+        if len(since) <= KEPT_BASES and merge_content(
+            Content(read.text), Content(ours), Content(note.text)
+        ):
+            self.breaks(
+                f"a save is refused that fits: {server.name} was to make {ours!r} of {read.text!r}, and it is {note.text!r}"
+            )
+
+    def require_trash(self, server: Server, note: Note, *, trash: bool) -> None:
+        """Demand that a note is in the trash, or is not, as it was answered."""
+        if note.trash != trash:
+            self.breaks(
+                f"a note is not where it was moved: {server.name}, {note.id}, in the trash: {note.trash}"
+            )
 
     def require_can_undo(self, server: Server, note_id: str, answer: Answer) -> None:
         """Demand that an undo is not refused where nobody else has ever written, and nothing has failed."""
@@ -455,6 +486,16 @@ class Oracle:
         if left and alone:
             raise self.breaks(f"{server.name} has renamed {old} to {new}, and {left} have it still")
 
+    def require_version(self, server: Server, note_id: str, version: str, text: str) -> None:
+        """Demand that a version is told as it was, where its name is the ``local_version`` that it had."""
+        number = int(version) if version.isdecimal() else 0
+        known = self.versions.get((server.machine.name, note_id, number))
+        if known is not None and known.text.strip() != text.strip():
+            raise self.breaks(
+                f"a version is told as another one: {server.name} reads {text!r} as version {version} of {note_id}, "
+                f"which was {known.text!r}"
+            )
+
     def require_restored(self, server: Server, answer: Answer, then: str) -> None:
         """Demand that a note that was restored says what the version said, unless it has changed since."""
         note = server.app.cache.notes.get(answer.value["id"])
@@ -492,7 +533,8 @@ class Oracle:
         )
         self._judge_taken_back(chains, held)
         kept = held.keys() | {word for text in refused for word in words_of(text)}
-        lost = {word: whom for word, whom in self.promised.items() if word not in kept}
+        went = {word for word, note_id in self.tags.theirs.items() if note_id not in store}
+        lost = {word: whom for word, whom in self.promised.items() if word not in kept | went}
         if lost:
             told = ", ".join(f"{word}, which {whom} had written," for word, whom in lost.items())
             raise Broken(f"text is lost: {told} is nowhere; the store has {_texts(store.values())}")
@@ -503,6 +545,9 @@ class Oracle:
             if count > 1 and word in self.promised
         ]
         self.tags.judge(store, self.taken)
+        copies = Counter(all_words(one) for one in store.values() if is_copy(one))
+        if often := [text for text, count in copies.items() if count > 1]:
+            raise Broken(f"a copy is made twice: {often}")
         plain = [one for one in store.values() if not is_copy(one)]
         twice = Counter(word for one in plain for word in set(words_of(one.text)))
         doubled += [word for word, count in twice.items() if count > 1 and word in self.promised]

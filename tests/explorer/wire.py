@@ -38,6 +38,7 @@ WRITE_FAULTS = (
     Fault.RATE_LIMITED,
     Fault.LOGIN,
     Fault.NONSENSE,
+    Fault.REJECTED,
 )
 READ_FAULTS = (
     Fault.UNAVAILABLE,

@@ -22,6 +22,7 @@ from explorer.more_acts import FIRST_TAG, MoreActs
 from explorer.oracle import UNKNOWN, Broken, Oracle, all_words, is_copy, words_of
 from explorer.orders import EveryOrder
 from explorer.place import MemoryPlace, Place
+from explorer.questions import ask
 from explorer.server import INTERVAL, Answer, Server
 from explorer.simplenote_place import SimplenotePlace
 from explorer.trilium_place import TriliumPlace
@@ -37,6 +38,7 @@ _SERVERS = ("a", "b")
 _TROUBLES = ("kill: ", "fails", "no connection", "refuses", "does not answer", "late")
 """What choices say about something that goes wrong."""
 _BACK = "bring a note back"
+_TAGS = ("tag", "label", "give a tag")
 _LATER_ACTS = ("hide the note", "move below", "remove and make anew", "give a tag", _BACK)
 """Acts of another device that came after the others: schedules name acts by number."""
 _LATER_ACTS_OF_SERVERS = ("make a note again",)
@@ -324,6 +326,9 @@ class World:
                 server = servers[at % len(servers)]
                 with server.process.running():
                     asked.append(self.loop.create_task(server.history(note_id)))
+            if servers and self.plan.syncing:
+                with servers[-1].process.running():
+                    asked.append(self.loop.create_task(ask(self, servers[-1])))
         for one in asked:
             one.add_done_callback(self.see_end)
         deadline = self.loop.time() + QUIET_SECONDS
@@ -569,13 +574,16 @@ class World:
         read = await server.call("get", id=note_id)
         if not read.ok or read.value.get("text_is_partial"):
             return
+        note = server.app.cache.notes.get(note_id)
         await self.loop.gate(f"{server.name} has read")
         word, text = self.word(server.name), read.value["text"]
         lines = [*text.split("\n")[:1], word, *text.split("\n")[1:]]
         version = read.value["local_version"]
-        await self._promising(
+        answer = await self._promising(
             server, word, "save", id=note_id, text="\n".join(lines), local_version=version
         )
+        if note is not None and note.local_version == version:
+            self.oracle.require_merged(server, answer, note, "\n".join(lines))
 
     async def _rename(self, server: Server) -> None:
         note = self.some_note(server)
@@ -624,9 +632,13 @@ class World:
         if read is None or not read.ok:
             return None
         version = read.value["local_version"]
-        return await server.call(
+        answer = await server.call(
             "manage", action=action, id=note_id, local_version=version, confirm=True
         )
+        note = server.app.cache.notes.get(note_id)
+        if answer.ok and note and note.local_version == answer.value.get("new_local_version"):
+            self.oracle.require_trash(server, note, trash=action == "trash")
+        return answer
 
     async def _remove(self, server: Server) -> None:
         await self._remove_note(server, self.some_note(server))
@@ -830,6 +842,8 @@ class World:
         if before is not None and note_id not in self.place.contents():
             self.oracle.lost_notes.removes(note_id, before)
         self.note(f"another device: {name} {note_id} ({word})")
+        if name in _TAGS:
+            self.oracle.tags.theirs[word] = note_id
         there = words_of(" ".join(map(all_words, self.place.contents().values())))
         return word if word in there else ""
 
