@@ -805,11 +805,17 @@ class World:
 
     def act_before(self, what: str, note_id: str) -> None:
         """Let another device act on a note that a server is asked to change, before the server can have heard of that."""
-        if _BACK in self.place.acts() and note_id not in self.place.ids():
+        word = ""
+        if note_id in self.place.ids():
+            word = self.meddle(f"right before {what}", note_id)
+        elif _BACK in self.place.acts() and not self.calm:
             label, rate = f"a note is brought back right before {what}", self.chooser.rates.others
-            if not self.calm and self.chooser.choose(label, 2, rate=rate):
-                self.oracle.promise(self._act_elsewhere(_BACK, note_id), "another device")
-        elif word := self.meddle(f"right before {what}", note_id):
+            word = (
+                self._act_elsewhere(_BACK, note_id)
+                if self.chooser.choose(label, 2, rate=rate)
+                else ""
+            )
+        if word:
             self.oracle.promise(word, "another device")
 
     def _meddle_in_the_dark(self, machine: Machine) -> None:
