@@ -31,7 +31,8 @@ async def ask(world: World, server: Server) -> None:
 async def _find(world: World, server: Server, note_id: str, word: str) -> None:
     found = await server.call("list", query=f"{word} trash:any")
     ids = [row.get("uuid") for row in found.value.get("content", ())]
-    if note_id not in ids and note_id in server.contents():
+    # An index that is being loaded says so.
+    if found.ok and note_id not in ids and note_id in server.contents():
         world.oracle.breaks(
             f"a note is not found: {server.name} finds {ids} by {word}, not {note_id}"
         )
