@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from mcp_notarium.stores.contract import Traits, Versions
 if TYPE_CHECKING:
     from explorer.server import Server
     from explorer.world import World
+
+REWRITTEN = re.compile(r"them\d+ other")
 
 
 @dataclass
@@ -56,9 +59,7 @@ class LostNotes:
         """Learn that a server is to send a note."""
         self.sent.add("".join(content.text.split()))
 
-    def judge(
-        self, server: Server, store: Mapping[str, Content], authors: Mapping[str, str]
-    ) -> None:
+    def judge(self, server: Server, store: Mapping[str, Content]) -> None:
         """Demand that what was saved here last can be had again, and nothing that only others have written."""
         self._require_kept(server, store)
         versions = server.app.cache.versions
@@ -69,14 +70,11 @@ class LostNotes:
             if not row.replaced_by and (found := versions.get(note_id, row.local_version))
             if found[1] is not None
         ]
-        others = [one for one in kept if not self._is_ours(one[1], authors)]
+        # A text that another device has put in the place of all that was there is nobody else's.
+        theirs = [(note_id, text) for note_id, text in kept if REWRITTEN.fullmatch(text.strip())]
+        others = [one for one in theirs if "".join(one[1].split()) not in self.sent]
         if others and server.app.library.traits.versions is not Versions.BY_ETAG:
             raise Broken(f"what only others have written is kept: {server.name} has {others}")
-
-    def _is_ours(self, text: str, authors: Mapping[str, str]) -> bool:
-        """Tell whether a server has sent a text, or some of it is a server's; ``authors``: word to who wrote it."""
-        who = {authors[word] for word in words_of(text) if word in authors}
-        return not who or not who <= {"them", "old"} or "".join(text.split()) in self.sent
 
     def _require_kept(self, server: Server, store: Mapping[str, Content]) -> None:
         """Demand that a note which was saved here last can be made again where the store keeps nothing of it."""

@@ -521,7 +521,7 @@ class Oracle:
             if server.machine.name not in chains:
                 chains[server.machine.name] = server.verify()
             self._judge_server(server, store, *chains[server.machine.name])
-            self.lost_notes.judge(server, store, self.authors)
+            self.lost_notes.judge(server, store)
         # A note that is hidden is gone already.
         seen = {
             one for one, content in store.items() if not servers or servers[0].sees(one, content)
