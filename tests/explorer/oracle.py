@@ -533,7 +533,11 @@ class Oracle:
         )
         self._judge_taken_back(chains, held)
         kept = held.keys() | {word for text in refused for word in words_of(text)}
-        went = {word for word, note_id in self.tags.theirs.items() if note_id not in store}
+        went = {
+            word
+            for word, note_id in self.tags.theirs.items()
+            if note_id not in store or note_id in self.tags.dropped
+        }
         lost = {word: whom for word, whom in self.promised.items() if word not in kept | went}
         if lost:
             told = ", ".join(f"{word}, which {whom} had written," for word, whom in lost.items())
