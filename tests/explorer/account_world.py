@@ -28,6 +28,8 @@ from mcp_notarium.domain.policy import Policy
 from mcp_notarium.storage.cache import Cache
 
 PRIVATE = "private"
+_SAME_FILE = ("rename", "exchange", "trash", "append", "edit in place", "take a name")
+"""What another program does to a note of a vault that goes on to be the same file."""
 
 
 class AccountWorld(World):
@@ -213,6 +215,8 @@ class AccountWorld(World):
     def _act_elsewhere(self, name: str, note_id: str) -> str:
         if isinstance(self.place, LocalPlace) and not any(one.alive for one in self.servers):
             return ""
+        if name not in _SAME_FILE and (content := self.place.contents().get(note_id)):
+            self.hiding.lose_sight(content)
         word = super()._act_elsewhere(name, note_id)
         self.hiding.look()
         return word

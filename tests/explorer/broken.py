@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mcp_notarium.domain.note import Content
 
 
 class Broken(AssertionError):
@@ -12,3 +16,8 @@ class Broken(AssertionError):
 def words_of(text: str) -> list[str]:
     """Return the words of a text: a store may put marks of Markdown beside them."""
     return re.findall(r"\w+", text)
+
+
+def all_words(content: Content) -> str:
+    """Return what a note says, and its tags."""
+    return " ".join((content.text, *content.tags))

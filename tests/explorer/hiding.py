@@ -7,6 +7,7 @@ another program, goes when the server hears of that.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from explorer.oracle import is_copy
@@ -47,14 +48,36 @@ class Hiding:
         self._open: dict[str, set[str]] = {}
         """Computer to the words that servers may have seen since its rules hold."""
         self._rules: dict[str, str] = {}
+        self._followed: set[str] = set()
+        """Words of the note that a rule hides by its id, wherever that note goes."""
+
+    def is_to_hide(self, note_id: str) -> None:
+        """Learn that rules are to hide a note by its id, now or before a renaming: what it says, as the store and each index know it.
+
+        '': none.
+        """
+        notes = self._world.place.contents()
+        indexes = [one.contents() for one in self._world.servers if one.alive]
+        earlier = self._world.oracle.earlier_ids.get(self._world.computers[0].name, {})
+        self._followed = set[str]()
+        for name in dict.fromkeys((note_id, earlier.get(note_id, note_id))):
+            known = [held[name] for held in (notes, *indexes) if name in held]
+            others = [words(held) for one, held in notes.items() if one != name]
+            if len(known) > 1 and name not in self._world.oracle.unmade:
+                self._followed |= set[str].intersection(*map(words, known)).difference(*others)
+
+    def lose_sight(self, content: Content) -> None:
+        """Expect no more of what a note says: it may be another file now, and nobody can tell that one."""
+        self._followed -= words(content)
 
     def begins(self, server: Server) -> None:
         """Note that a server has opened the account. Its index must be that of its rules already."""
         rules, computer = server.policy.visibility, server.machine.name
         if self._rules.get(computer) != rules.digest:
             self._open[computer], self._rules[computer] = set(), rules.digest
+            self._world.oracle.lost_notes.forget()
             for note_id, content in self._world.place.contents().items():
-                if not rules.sees(note_id, content.tags):  # its versions go
+                if not server.sees(note_id, content):  # its versions go
                     self._world.oracle.unmade.add(note_id)
         for note in server.notes():
             if not rules.sees(note.id, note.tags):
@@ -74,39 +97,46 @@ class Hiding:
         store = self._world.place.contents()
         for server in self._world.servers:
             if server.alive and server.machine.name in self._open:
-                rules = server.policy.visibility
+                followed = self._followed if server.policy.visibility.hidden_ids else set()
                 busy = server.app.cache.database.in_transaction
                 held = {} if busy else server.contents()
                 for notes in (store, held):
                     for note_id, content in notes.items():
-                        if rules.sees(note_id, content.tags) and not is_copy(content):
+                        if server.sees(note_id, content) and not is_copy(content):
                             # Its name may be a word of another note, which had that before.
-                            self._open[server.machine.name] |= words(content) | _tokens(note_id)
+                            told = (words(content) | _tokens(note_id)) - followed
+                            self._open[server.machine.name] |= told
 
     def hidden_from(self, server: Server) -> set[str]:
         """Return the words that no answer to a server may have."""
         if server.machine.name not in self._open or not server.policy.visibility.has_rules:
             return set()
         self.look()
-        rules = server.policy.visibility
+        rules, followed = server.policy.visibility, self._followed
         notes = [*self._world.place.contents().items()]
         notes += [(one.note_id, one.content) for one in server.app.cache.journal.all()]
         hidden = {
             word
             for note_id, content in notes
-            if not rules.sees(note_id, content.tags)
+            if not server.sees(note_id, content)
             for word in words(content)
         }
-        return hidden - self._open[server.machine.name]
+        return (hidden | followed if rules.hidden_ids else hidden) - self._open[server.machine.name]
+
+    def judge_index(self, server: Server, held: Mapping[str, Content]) -> None:
+        """Demand that the index has no word that is hidden: an agent may read all that it has."""
+        held_words = {word for content in held.values() for word in words(content)}
+        if shown := sorted(held_words & self.hidden_from(server)):
+            self._world.oracle.breaks(f"the index of {server.name} has what is hidden: {shown}")
 
     async def ask(self, server: Server) -> None:
         """Ask in every way for a note that is hidden: each answer must be that about a note that never was."""
-        store, rules = self._world.place.contents(), server.policy.visibility
+        store = self._world.place.contents()
         secret = self.hidden_from(server)
         ids = [
             note_id
             for note_id, content in sorted(store.items())
-            if not rules.sees(note_id, content.tags) and words(content) & secret
+            if not server.sees(note_id, content) and words(content) & secret
         ]
         if not ids:
             await server.call("list")

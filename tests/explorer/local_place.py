@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from explorer.broken import all_words
 from explorer.editors import added_below
 from explorer.machine import Killed
 from mcp_notarium.domain.note import Content
@@ -64,7 +65,7 @@ class LocalPlace:
             with self._other() as other:
                 if len(other.contents()) > 1:
                     oracle.tags.dropped.add(note_id)  # it goes to the trash first, without them
-                    oracle.forgive(other.get(note_id).content.text)
+                    oracle.forgive(all_words(other.get(note_id).content))
                     other.remove(note_id)
 
         def forget(_note_id: str, _word: str) -> None:
@@ -78,6 +79,11 @@ class LocalPlace:
                     text = added_below(held.text, self._world.secret(word))
                     other.put(note_id, text, tags=(*held.tags, "hidden"), trash=held.trash)
 
+        def tag(note_id: str, word: str) -> None:
+            with self._other() as other:
+                held = other.get(note_id).content
+                other.put(note_id, held.text, tags=(*held.tags, word), trash=held.trash)
+
         hides = {"hide the note": hide} if self._world.plan.hides else {}
         return {
             "edit the top": lambda one, word: edit(one, lambda text: f"{word}\n{text}"),
@@ -86,7 +92,9 @@ class LocalPlace:
             "trash": trash,
             "remove": remove,
             "forget cursors": forget,
-        } | hides
+            **hides,
+            "give a tag": tag,
+        }
 
     def _open(self) -> Cache:
         """Open the database under the rules of the servers: other rules would empty the index."""

@@ -83,6 +83,7 @@ class MementoPlace:
         }
         self.workers = workers = Workers(world.loop, world.chooser)
         self._stores: list[SteppedMemento] = []
+        self._gone: list[str] = []
         place = self
 
         class Connection(sqlite3.Connection):
@@ -148,6 +149,7 @@ class MementoPlace:
             "colour": lambda one, _word: self._set(one, "color", "red"),
             "remove": lambda one, _word: self._remove(one),
             "read for long": lambda _one, _word: self._read_long(),
+            "bring a note back": self._bring_back,
         }
 
     def _edit(
@@ -191,6 +193,7 @@ class MementoPlace:
             found = db.execute('SELECT "labels" FROM "Note" WHERE "id" = ?', (note_id,)).fetchone()
             if found is not None:
                 labels = json.dumps([*json.loads(found[0] or "[]"), word])
+                self._promised = word
                 db.execute('UPDATE "Note" SET "labels" = ? WHERE "id" = ?', (labels, note_id))
                 self._date(db, note_id)
 
@@ -198,13 +201,25 @@ class MementoPlace:
 
     def _remove(self, note_id: str) -> None:
         def act(db: sqlite3.Connection) -> None:
-            found = db.execute('SELECT "content" FROM "Note" WHERE "id" = ?', (note_id,)).fetchone()
+            found = db.execute(
+                'SELECT "content" || coalesce("labels", \'\') FROM "Note" WHERE "id" = ?',
+                (note_id,),
+            ).fetchone()
             (count,) = db.execute('SELECT count(*) FROM "Note"').fetchone()
             if found is not None and count > 1:
                 self._forgiven = found[0]
                 db.execute('DELETE FROM "Note" WHERE "id" = ?', (note_id,))
+                self._gone.append(note_id)
 
         self._write(act)
+
+    def _bring_back(self, note_id: str, word: str) -> None:
+        """Make a note again that is gone; another one if this one is there."""
+        there = self.contents()
+        gone = [one for one in (note_id, *self._gone) if one not in there]
+        if gone:
+            self.put(gone[0], f"{word}\nback\n")
+            self.world.oracle.is_back(gone[0], at=self.world.loop.time())
 
     def _date(self, db: sqlite3.Connection, note_id: str) -> None:
         now = int(self.world.clock.time() * 1000)
@@ -310,7 +325,7 @@ class MementoPlace:
         now = int(self.world.clock.time() * 1000)
 
         def act(db: sqlite3.Connection) -> None:
-            self._promised = text.split(maxsplit=1)[0] if name.startswith("other-") else ""
+            self._promised = next(iter(self.world.oracle.authors.keys() & text.split()), "")
             db.execute(
                 'INSERT INTO "Note" ("id", "title", "content", "labels", "createdAt", "updatedAt") VALUES (?, ?, ?, ?, ?, ?)',
                 (name, name, text, json.dumps(tags), now, now),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from explorer.broken import Broken
+from explorer.lost_notes import make_again, revives
 from mcp_notarium.domain.note import Content
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class Tags:
     """Server, ids of the notes that had it, tag and new tag of each renaming that is answered as done for all."""
     taken_back: set[str] = field(default_factory=set)
     """Ids of notes that a server has brought back to what they were."""
+    theirs: dict[str, str] = field(default_factory=dict)
+    """Each tag that another device has given, and the note, with which it goes."""
     last_list_stays: bool = False
     """The store keeps the last list: a name between may come back of a tag that two servers rename (docs/sync.md, Limits)."""
 
@@ -96,6 +99,9 @@ class MoreActs:
             **({"rename a tag": self._rename_tag} if self._world.place.traits.tags else {}),
             "restore": self._restore,
             **({"move below": self._move_below} if self._world.place.traits.tree else {}),
+            **(
+                {"make a note again": self._make_again} if revives(self._world.place.traits) else {}
+            ),
         }
 
     async def _rename_tag(self, server: Server) -> None:
@@ -126,6 +132,9 @@ class MoreActs:
                 "manage", action="change", ids=[note_id], folder=places[at], confirm=True
             )
 
+    async def _make_again(self, server: Server) -> None:
+        await make_again(self._world, server)
+
     async def _restore(self, server: Server) -> None:
         """Bring back an older version of a note, which takes away the words that came since."""
         world, note_id = self._world, self._world.some_note(server)
@@ -139,6 +148,7 @@ class MoreActs:
         if not read.ok or note is None or read.value.get("text_is_partial"):
             return
         words, then = note.text, read.value["text"]
+        world.oracle.require_version(server, note_id, str(row["version"]), then)
 
         def forgive() -> None:
             world.oracle.forgive(words)

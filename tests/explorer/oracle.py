@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from explorer.broken import Broken, words_of
+from explorer.broken import Broken, all_words, words_of
+from explorer.lost_notes import LostNotes
 from explorer.more_acts import Tags
 from mcp_notarium.audit.chain import CANCELLED, FINISHED, OPEN
 from mcp_notarium.audit.chain import UNKNOWN as UNSURE
 from mcp_notarium.domain.conflict_copy import MARK
-from mcp_notarium.domain.note import Content, PendingWrite, Revision, WriteKind
-from mcp_notarium.domain.policy import Visibility
+from mcp_notarium.domain.merge import merge_content
+from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, WriteKind
 from mcp_notarium.stores.contract import Versions
 from mcp_notarium.stores.vault.file_writer import RECOVERED
 
@@ -35,6 +36,8 @@ MOST_WAITING = 60
 """Tasks, timers and events that two idle servers have, at most."""
 MOST_REQUESTS = 100
 """Requests of one server in ten minutes in which nothing happens, or in which the store is down."""
+KEPT_BASES = 2
+"""Versions since the one that a caller has read, at most: it is kept for a while (docs/sync.md, Bases)."""
 UNKNOWN = "in_doubt"
 
 
@@ -76,6 +79,7 @@ class Oracle:
     """Those of ``versions`` that such a write may have made: nothing of a call is flushed before its outcome is, so a
     loss of power right after the process was killed may give another text their number."""
     tags: Tags = field(default_factory=Tags)
+    lost_notes: LostNotes = field(default_factory=LostNotes)
     hiding: Hiding | None = None
     """Knows what is hidden, where the rules change."""
     broken: str = ""
@@ -94,6 +98,8 @@ class Oracle:
     """Ids of notes in which several may make the same of a text: whoever comes first has made it."""
     writers: dict[str, set[str]] = field(default_factory=dict)
     """Id to who has written the note since the beginning."""
+    earlier_ids: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Computer to each id that a server there has taken from a note, and the one that the note has since."""
     forgetful: bool = False
     """The store has dropped versions."""
 
@@ -104,7 +110,8 @@ class Oracle:
         ]
         of_servers = [(one.name, *more) for one, *more in (*self.recorded, *self.sent)]
         covered = [(word, _named(process)) for word, process in self._covered.items()]
-        told = (owed, of_servers, covered, self.promised.items(), self.versions.items())
+        lost = (*self.lost_notes.made.items(), *self.lost_notes.lost.items())
+        told = (owed, of_servers, covered, lost, self.promised.items(), self.versions.items())
         more = (self.taken, self.perhaps_twice, self.removed, self.touched, self._unsure)
         texts = (self.made.items(), self.unmade, self.alike, self.last.items(), self.tags.given)
         writers = [(one, *sorted(who)) for one, who in self.writers.items()]
@@ -160,6 +167,15 @@ class Oracle:
         self.renumbered.add(note_id)
         self.tags.dropped.add(note_id)
 
+    def is_back(self, note_id: str, *, at: float) -> None:
+        """Learn that another device has brought back a note that was removed, with what it is now."""
+        self.removed.discard(note_id)
+        self.brought_back[note_id] = at
+        self.tags.forget(note_id)  # a tag may have been renamed meanwhile
+        self.forgive(" ".join(tag for tag, one in self.tags.theirs.items() if one == note_id))
+        self.unmade.add(note_id)
+        self.lost_notes.deleted(note_id)
+
     def undone(self, client: str, note_id: str) -> None:
         """Expect what the last save of a client has added to a note no more, nor what may have arrived since."""
         added = self.last[client, note_id]
@@ -168,9 +184,13 @@ class Oracle:
 
     def renamed(self, server: Server, old: str, new: str) -> None:
         """Expect the versions of a note under its new id; the old one may become another note's."""
+        earlier = self.earlier_ids.setdefault(server.machine.name, {})
+        for one in (old, *(one for one, now in earlier.items() if now == old)):
+            earlier[one] = new
         if old in self.unmade:
             self.unmade.add(new)
         if new != old:
+            self.lost_notes.writes(old)
             kept = self.made.pop((server.machine.name, old), [])
             self.made[server.machine.name, new] = kept + self.made.get(
                 (server.machine.name, new), []
@@ -224,6 +244,7 @@ class Oracle:
         maker = makers.of(base.etag, number=note.local_version)
         if maker == server.name:
             self.made.setdefault((server.machine.name, note.id), []).append(note.text)
+            self.lost_notes.made[server.machine.name, note.id] = note.content
         # After a failure, or beside somebody else's edit, a store need not tell that the save is what is there.
         alone = self.writers.get(note.id, set()) <= {server.name} and self.is_smooth()
         # The answer is of the note as it stands by then. Another server may have gone on from what this one made.
@@ -278,6 +299,28 @@ class Oracle:
                     f"{row.local_version} of {note_id}"
                 )
             newer = content
+
+    def require_merged(self, server: Server, answer: Answer, read: Note, ours: str) -> None:
+        """Demand that a save is merged with what others wrote in other lines, while the text that it was made from is kept."""
+        note = server.app.cache.notes.get(read.id)
+        refused = answer.value.get("subcategory") in ("conflict", "version_changed")
+        if not refused or note is None or self.forgetful:
+            return
+        seen = [one for one in self.versions if one[:2] == (server.machine.name, read.id)]
+        since = [one for one in seen if one[2] > read.local_version]
+        if len(since) <= KEPT_BASES and merge_content(
+            Content(read.text), Content(ours), Content(note.text)
+        ):
+            self.breaks(
+                f"a save is refused that fits: {server.name} was to make {ours!r} of {read.text!r}, and it is {note.text!r}"
+            )
+
+    def require_trash(self, server: Server, note: Note, *, trash: bool) -> None:
+        """Demand that a note is in the trash, or is not, as it was answered."""
+        if note.trash != trash:
+            self.breaks(
+                f"a note is not where it was moved: {server.name}, {note.id}, in the trash: {note.trash}"
+            )
 
     def require_can_undo(self, server: Server, note_id: str, answer: Answer) -> None:
         """Demand that an undo is not refused where nobody else has ever written, and nothing has failed."""
@@ -443,6 +486,16 @@ class Oracle:
         if left and alone:
             raise self.breaks(f"{server.name} has renamed {old} to {new}, and {left} have it still")
 
+    def require_version(self, server: Server, note_id: str, version: str, text: str) -> None:
+        """Demand that a version is told as it was, where its name is the ``local_version`` that it had."""
+        number = int(version) if version.isdecimal() else 0
+        known = self.versions.get((server.machine.name, note_id, number))
+        if known is not None and known.text.strip() != text.strip():
+            raise self.breaks(
+                f"a version is told as another one: {server.name} reads {text!r} as version {version} of {note_id}, "
+                f"which was {known.text!r}"
+            )
+
     def require_restored(self, server: Server, answer: Answer, then: str) -> None:
         """Demand that a note that was restored says what the version said, unless it has changed since."""
         note = server.app.cache.notes.get(answer.value["id"])
@@ -468,15 +521,24 @@ class Oracle:
             if server.machine.name not in chains:
                 chains[server.machine.name] = server.verify()
             self._judge_server(server, store, *chains[server.machine.name])
-        rules = servers[0].policy.visibility if servers else Visibility()
+            self.lost_notes.judge(server, store)
         # A note that is hidden is gone already.
-        seen = {one for one, content in store.items() if rules.sees(one, content.tags)}
+        seen = {
+            one for one, content in store.items() if not servers or servers[0].sees(one, content)
+        }
         if there := sorted(self.removed & seen):
             raise Broken(f"what was removed for good is there: {there}")
-        held = Counter(word for content in store.values() for word in set(words_of(content.text)))
+        held = Counter(
+            word for content in store.values() for word in set(words_of(all_words(content)))
+        )
         self._judge_taken_back(chains, held)
         kept = held.keys() | {word for text in refused for word in words_of(text)}
-        lost = {word: whom for word, whom in self.promised.items() if word not in kept}
+        went = {
+            word
+            for word, note_id in self.tags.theirs.items()
+            if note_id not in store or note_id in self.tags.dropped
+        }
+        lost = {word: whom for word, whom in self.promised.items() if word not in kept | went}
         if lost:
             told = ", ".join(f"{word}, which {whom} had written," for word, whom in lost.items())
             raise Broken(f"text is lost: {told} is nowhere; the store has {_texts(store.values())}")
@@ -487,6 +549,9 @@ class Oracle:
             if count > 1 and word in self.promised
         ]
         self.tags.judge(store, self.taken)
+        copies = Counter(all_words(one) for one in store.values() if is_copy(one))
+        if often := [text for text, count in copies.items() if count > 1]:
+            raise Broken(f"a copy is made twice: {often}")
         plain = [one for one in store.values() if not is_copy(one)]
         twice = Counter(word for one in plain for word in set(words_of(one.text)))
         doubled += [word for word, count in twice.items() if count > 1 and word in self.promised]
@@ -501,10 +566,11 @@ class Oracle:
         chain: Verification,
         chained: Sequence[Record],
     ) -> None:
-        rules = server.policy.visibility
-        seen = {one: content for one, content in store.items() if rules.sees(one, content.tags)}
+        seen = {one: content for one, content in store.items() if server.sees(one, content)}
         held = server.contents()
-        if rules.has_rules:  # a copy of a note that is hidden since is hidden with it
+        if (
+            server.policy.visibility.has_rules
+        ):  # a copy of a note that is hidden since is hidden with it
             seen = {
                 one: content for one, content in seen.items() if one in held or not is_copy(content)
             }

@@ -27,6 +27,7 @@ POLICIES = {
 }
 PATH_POLICIES = {
     "a folder hidden": '[notes]\nhidden_paths = ["Work"]\n',
+    "a note hidden wherever it goes": '[notes]\nhidden_ids = ["note1.md"]\n',
 }
 """Where notes have paths."""
 
@@ -68,6 +69,7 @@ class Person:
         policies = self.policies()
         name = self._world.chooser.among("policy", list(policies))
         await self._world.loop.gate("the person has the policy in mind")
+        self._world.hiding.is_to_hide("note1.md" if "note1.md" in policies[name] else "")
         for machine in self._world.computers:
             self.write_policy(machine, policies[name])
         self._world.note(f"the person changes the policy: {name}")

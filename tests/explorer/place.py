@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from explorer.broken import all_words
 from explorer.wire import WiredClient
 from mcp_notarium.domain.note import Content
-from mcp_notarium.stores.contract import Store, Traits
+from mcp_notarium.stores.contract import Store, Traits, Versions
+from mcp_notarium.stores.kind import Ids
 from support.memory_store import MemoryStore
 from support.simplenote_settings import simplenote
 
@@ -60,11 +62,13 @@ class MemoryPlace:
         self.traits = traits
         self.settings: dict[str, Any] = simplenote("user@example.org")
         self.store = MemoryStore()
+        self._gone: list[str] = []
+        """Ids of the notes that another device has removed."""
         self._clients: list[WiredClient] = []
 
-    def acts(self) -> dict[str, Callable[[str, str], None]]:
+    def acts(self) -> dict[str, Callable[[str, str], None]]:  # noqa: C901 - one function an act
         """See ``Place.acts``."""
-        store, world = self.store, self._world
+        store, world, gone = self.store, self._world, self._gone
 
         def edit(note_id: str, change: Callable[[str], str]) -> None:
             store.edit(note_id, change, now=self._others_clock())
@@ -79,8 +83,20 @@ class MemoryPlace:
 
         def remove(note_id: str, _word: str) -> None:
             if len(store.ids()) > 1:
-                world.oracle.forgive(store.text(note_id))
+                world.oracle.forgive(all_words(store.contents()[note_id]))
+                gone.append(note_id)
                 store.remove(note_id)
+
+        def bring_back(note_id: str, word: str) -> None:
+            one = gone[-1] if gone and note_id in store.ids() else note_id
+            if one not in store.ids():
+                self.put(one, f"{word}\nback\n", tags=world.plan.shows)
+                world.oracle.is_back(one, at=world.loop.time())
+
+        def tag(note_id: str, word: str) -> None:
+            fields = store.fields(note_id)
+            given = {"tags": [*fields["tags"], word], "modified": self._others_clock()}
+            store.overwrite(note_id, fields | given)
 
         acts: dict[str, Callable[[str, str], None]] = {
             "edit the top": lambda one, word: edit(one, lambda text: f"{word}\n{text}"),
@@ -98,12 +114,17 @@ class MemoryPlace:
             acts["rename"] = lambda one, word: store.rename(one, f"{word}.md")
         if world.plan.shows:
             acts["take a tag"] = self._take_tag
+        if self.traits.tags:
+            acts["give a tag"] = tag
+        if self.traits.ids is Ids.RANDOM and self.traits.versions is Versions.NONE:
+            acts["bring a note back"] = bring_back
         return acts
 
     def _take_tag(self, note_id: str, _word: str) -> None:
         """Take one of two tags: the other one goes on to show the note."""
         fields = self.store.fields(note_id)
         if len(fields["tags"]) > 1:
+            self._world.oracle.forgive(fields["tags"][-1])
             kept = {"tags": fields["tags"][:-1], "modified": self._others_clock()}
             self.store.overwrite(note_id, fields | kept)
 
@@ -141,9 +162,7 @@ class MemoryPlace:
             promises=world.oracle.promise,
             covers=world.oracle.overwrite,
             sends=world.oracle.see_push,
-            deletes=lambda one: world.oracle.forgive(
-                self.store.text(one) if one in self.store.ids() else ""
-            ),
+            deletes=lambda one: world.oracle.forgive(client.words(one)),
         )
         place = process.place
 

@@ -274,6 +274,9 @@ class Server:
 
         def added(write: PendingWrite, **how: bool) -> None:
             ours.pop(write.after, None)
+            if write.kind is not WriteKind.DELETE:
+                sent = remote.revision_of(write.note_id, write.body)
+                self.world.oracle.lost_notes.sends(sent.content)
             if not write.after:
                 ours[write.write_id] = {write.note_id}
             if (
@@ -356,6 +359,11 @@ class Server:
             await self.world.loop.create_future()
         self.world.note(f"{self.name} calls {tool} {arguments.get('action', '')}".rstrip())
         since = self.world.loop.time()
+        if tool in ("save", "manage"):
+            note_id = str(arguments.get("id"))
+            self.world.oracle.lost_notes.writes(note_id, computer=self.machine.name)
+            if tool == "manage" and "id" in arguments:
+                self.world.act_before(f"{self.name} calls manage", note_id)
         how = self.world.chooser.take_back(self.name)
         if how or again:
             try:
@@ -424,6 +432,12 @@ class Server:
     def contents(self) -> dict[str, Content]:
         """Return what is in the index."""
         return {note.id: note.content for note in self.notes()}
+
+    def sees(self, note_id: str, content: Content) -> bool:
+        """Tell whether its rules show a note of this id: those on ids follow their notes, as far as the index knows that."""
+        visibility = self.app.cache.notes.visibility
+        followed = visibility.names.find_rule(note_id, None) is not None
+        return visibility.rules.sees(note_id, content.tags) and not followed
 
     def notes(self) -> list[Note]:
         """Return the notes in the index, read again only if anything was written since the last time."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from explorer.broken import all_words
 from explorer.http_place import TIMEOUT_SECONDS, HttpPlace
 from explorer.http_wire import Sent
 from explorer.more_acts import FIRST_TAG
@@ -133,7 +134,7 @@ class SimplenotePlace(HttpPlace):
 
         def remove(note_id: str, _word: str) -> None:
             if len(bucket) > 1:
-                self.oracle.forgive(text(note_id))
+                self.oracle.forgive(all_words(self.contents()[note_id]))
                 service.delete(note_id)
 
         def take_away(note_id: str) -> int:

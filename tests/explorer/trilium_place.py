@@ -116,9 +116,13 @@ class TriliumPlace(HttpPlace):
     def _forgive_tree(self, note_id: str) -> None:
         note = self.service.document.notes.get(note_id)
         if note is not None:
-            self.oracle.forgive(_words_of(note.content))
+            self.oracle.forgive(f"{_words_of(note.content)} {self._labels(note_id)}")
             for branch in self.service.document.children(note_id):
                 self._forgive_tree(branch.note_id)
+
+    def _labels(self, note_id: str) -> str:
+        every = self.service.document.attributes.values()
+        return " ".join(one.name for one in every if (one.note_id, one.type) == (note_id, "label"))
 
     def _look(self, sent: Sent, note_id: str) -> None:
         note = self.service.document.notes.get(note_id)
@@ -209,9 +213,10 @@ class TriliumPlace(HttpPlace):
             document.set_attribute(document.make_id(), note_id, "label", word, "")
 
         def strip(note_id: str, _word: str) -> None:
+            self.oracle.forgive(self._labels(note_id))
+            self.oracle.tags.dropped.add(note_id)
             service.set_labels(note_id)
             document.changes += 1
-            self.world.oracle.tags.dropped.add(note_id)
 
         def put_below(note_id: str, word: str) -> None:
             self._put(f"below_{word}", f"{word}\nbelow\n", below=note_id)

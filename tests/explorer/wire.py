@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import Context
 from typing import TypeVar
 
+from explorer.broken import all_words
 from explorer.choices import Chooser
 from explorer.loop import DeterministicLoop
 from explorer.machine import Process
@@ -37,6 +38,7 @@ WRITE_FAULTS = (
     Fault.RATE_LIMITED,
     Fault.LOGIN,
     Fault.NONSENSE,
+    Fault.REJECTED,
 )
 READ_FAULTS = (
     Fault.UNAVAILABLE,
@@ -97,6 +99,11 @@ class WiredClient(MemoryClient):
         self._deletes = deletes
         self._overwrites = traits.write_guard is WriteGuard.LAST_WRITER
 
+    def words(self, note_id: str) -> str:
+        """Return what the store has of a note, with its tags; '' if it has none."""
+        content = self.store.contents().get(note_id)
+        return "" if content is None else all_words(content)
+
     async def list_page(
         self, *, since: str | None, mark: str | None, limit: int, with_content: bool
     ) -> ListingPage:
@@ -131,19 +138,19 @@ class WiredClient(MemoryClient):
             if write.base_etag is not None:
                 self.store.kept(write.note_id)  # no real store makes a note again by a change of it
             known = write.note_id in self.store.ids()
-            before = self.store.text(write.note_id) if known else ""
+            before = self.words(write.note_id)
             try:
                 answer = await push(write)
             except OutcomeUnknown:
                 if self._overwrites and known:  # what it has displaced goes with its answer
-                    self._covers(None, before, self.store.text(write.note_id))
+                    self._covers(None, before, self.words(write.note_id))
                 raise
             if answer.displaced is not None:
-                self.unrecorded += f" {answer.displaced.content.text}"
+                self.unrecorded += f" {all_words(answer.displaced.content)}"
             if word:
                 self._owes(self.process, word)
             if self._overwrites and write.note_id in self.store.ids():
-                self._covers(self.process, before, self.store.text(write.note_id))
+                self._covers(self.process, before, self.words(write.note_id))
                 self._meddle_after(f"right after a push of {self.process.name}", write.note_id)
             repeatable = self.traits.retry is Retry.IDEMPOTENT
             if repeatable and self._happens("push arrives twice"):

@@ -19,9 +19,10 @@ from explorer.loop import DeterministicLoop
 from explorer.machine import Clock, Killed, Machine, Process
 from explorer.memento_place import MementoPlace
 from explorer.more_acts import FIRST_TAG, MoreActs
-from explorer.oracle import UNKNOWN, Broken, Oracle, is_copy, words_of
+from explorer.oracle import UNKNOWN, Broken, Oracle, all_words, is_copy, words_of
 from explorer.orders import EveryOrder
 from explorer.place import MemoryPlace, Place
+from explorer.questions import ask
 from explorer.server import INTERVAL, Answer, Server
 from explorer.simplenote_place import SimplenotePlace
 from explorer.trilium_place import TriliumPlace
@@ -36,8 +37,12 @@ from support.sync_rig import DATABASE
 _SERVERS = ("a", "b")
 _TROUBLES = ("kill: ", "fails", "no connection", "refuses", "does not answer", "late")
 """What choices say about something that goes wrong."""
-_LATER_ACTS = ("hide the note", "move below", "remove and make anew")
+_BACK = "bring a note back"
+_TAGS = ("tag", "label", "give a tag")
+_LATER_ACTS = ("hide the note", "move below", "remove and make anew", "give a tag", _BACK)
 """Acts of another device that came after the others: schedules name acts by number."""
+_LATER_ACTS_OF_SERVERS = ("make a note again",)
+"""Such acts of servers."""
 _TABLES = (
     "sync_metadata",
     "notes",
@@ -321,6 +326,9 @@ class World:
                 server = servers[at % len(servers)]
                 with server.process.running():
                     asked.append(self.loop.create_task(server.history(note_id)))
+            if servers and self.plan.syncing:
+                with servers[-1].process.running():
+                    asked.append(self.loop.create_task(ask(self, servers[-1])))
         for one in asked:
             one.add_done_callback(self.see_end)
         deadline = self.loop.time() + QUIET_SECONDS
@@ -419,14 +427,14 @@ class World:
         return alive and ended and not self._foreign_left
 
     def _in_step(self) -> bool:
-        rules = self.servers[0].policy.visibility
-        truth = {
-            one: content
-            for one, content in self.place.contents().items()
-            if rules.sees(one, content.tags)
-        }
+        store = self.place.contents()
+
+        def agrees(server: Server) -> bool:
+            seen = {one: content for one, content in store.items() if server.sees(one, content)}
+            return server.contents() == seen
+
         return all(
-            one.alive and not one.works() and not one.unfinished() and one.contents() == truth
+            one.alive and not one.works() and not one.unfinished() and agrees(one)
             for one in self.servers
             if one.name != self._away
         )
@@ -447,7 +455,8 @@ class World:
     async def _act_by_act(self, server: Server) -> None:
         while server.done < self.acts:
             number = server.done + 1
-            name = self._next_act(number, server.name, list(self._possible()))
+            names = sorted(self._possible(), key=_LATER_ACTS_OF_SERVERS.__contains__)
+            name = self._next_act(number, server.name, names)
             server.done += 1
             if name == "nothing":
                 continue
@@ -502,6 +511,7 @@ class World:
         if self.plan.only:
             acts |= {"save a day": self._save_day, "append and move": self._append_and_move}
             acts |= {"take a tag": self._take_tag, "create and remove": self._create_and_remove}
+            acts |= self._more_acts.acts()
             return {name: acts[name] for name in self.plan.only}
         return acts | self._more_acts.acts()
 
@@ -564,13 +574,16 @@ class World:
         read = await server.call("get", id=note_id)
         if not read.ok or read.value.get("text_is_partial"):
             return
+        note = server.app.cache.notes.get(note_id)
         await self.loop.gate(f"{server.name} has read")
         word, text = self.word(server.name), read.value["text"]
         lines = [*text.split("\n")[:1], word, *text.split("\n")[1:]]
         version = read.value["local_version"]
-        await self._promising(
+        answer = await self._promising(
             server, word, "save", id=note_id, text="\n".join(lines), local_version=version
         )
+        if note is not None and note.local_version == version:
+            self.oracle.require_merged(server, answer, note, "\n".join(lines))
 
     async def _rename(self, server: Server) -> None:
         note = self.some_note(server)
@@ -601,7 +614,8 @@ class World:
         if read is None or not read.ok or not (tags := read.value["tags"]):
             return
         await self.loop.gate(f"{server.name} has read")
-        del tags[self.chooser.choose(f"tag that {server.name} takes", len(tags), rate=0.5)]
+        at = self.chooser.choose(f"tag that {server.name} takes", len(tags), rate=0.5)
+        self.oracle.forgive(tags.pop(at))
         version = read.value["local_version"]
         self.oracle.alike.add(note_id)  # the other server may take the same one
         await server.call("save", id=note_id, tags=tags, local_version=version)
@@ -618,9 +632,13 @@ class World:
         if read is None or not read.ok:
             return None
         version = read.value["local_version"]
-        return await server.call(
+        answer = await server.call(
             "manage", action=action, id=note_id, local_version=version, confirm=True
         )
+        note = server.app.cache.notes.get(note_id)
+        if answer.ok and note and note.local_version == answer.value.get("new_local_version"):
+            self.oracle.require_trash(server, note, trash=action == "trash")
+        return answer
 
     async def _remove(self, server: Server) -> None:
         await self._remove_note(server, self.some_note(server))
@@ -630,11 +648,16 @@ class World:
         if note is None or (self.place.traits.trash and not note.trash):
             await self._trash(server) if self.place.traits.trash else None
             return
-        words = note.text
+        words = all_words(note.content)
+
+        def expect() -> None:
+            self.oracle.forgive(words)
+            self.oracle.lost_notes.deleted(note_id)
+
         await self.guarded(
             server,
             "manage",
-            lambda: self.oracle.forgive(words),
+            expect,
             action="delete_permanently",
             id=note_id,
             local_version=note.local_version,
@@ -780,6 +803,21 @@ class World:
         name = self.chooser.among(f"another device acts {when}", names, rate=rate)
         return "" if name == "nothing" else self._act_elsewhere(name, note_id)
 
+    def act_before(self, what: str, note_id: str) -> None:
+        """Let another device act on a note that a server is asked to change, before the server can have heard of that."""
+        word = ""
+        if note_id in self.place.ids():
+            word = self.meddle(f"right before {what}", note_id)
+        elif _BACK in self.place.acts() and not self.calm:
+            label, rate = f"a note is brought back right before {what}", self.chooser.rates.others
+            word = (
+                self._act_elsewhere(_BACK, note_id)
+                if self.chooser.choose(label, 2, rate=rate)
+                else ""
+            )
+        if word:
+            self.oracle.promise(word, "another device")
+
     def _meddle_in_the_dark(self, machine: Machine) -> None:
         """Let another device act before the computer starts again; it belongs to no process and to no thread."""
         self.oracle.lose_power(machine.name)
@@ -802,10 +840,17 @@ class World:
         self.oracle.writers.setdefault(note_id, set()).add("them")
         if name not in ("edit the top", "edit the end", "rewrite"):
             self.oracle.unmade.add(note_id)
+        before = self.place.contents().get(note_id) if name == "remove" else None
+        if before is None:
+            self.oracle.lost_notes.writes(note_id)
         # It belongs to no process, also in a moment in which one ends.
         Context().run(self._foreign_acts()[name], note_id, word)
+        if before is not None and note_id not in self.place.contents():
+            self.oracle.lost_notes.removes(note_id, before)
         self.note(f"another device: {name} {note_id} ({word})")
-        there = words_of(" ".join(one.text for one in self.place.contents().values()))
+        if name in _TAGS:
+            self.oracle.tags.theirs[word] = note_id
+        there = words_of(" ".join(map(all_words, self.place.contents().values())))
         return word if word in there else ""
 
     def set_clock_at(self, step: str, *, often: bool = False) -> None:
@@ -932,7 +977,11 @@ WORLDS: dict[str, Plan] = {
     "trilium over http, attachments": Plan(_HTTP["trilium over http"], world=_attachments),
     "vault files, trash": Plan(VaultPlace, only=("append and move",)),
     "trilium over http, removals": Plan(
-        _HTTP["trilium over http"], only=("remove", "create", "append", "create and remove")
+        _HTTP["trilium over http"],
+        only=("remove", "create", "append", "create and remove"),
+    ),
+    "memento files, removals": Plan(
+        MementoPlace, only=("append", "tag", "remove", "make a note again", "wait")
     ),
     "trilium, handed over": Plan(memory(ROWS["trilium"]), only=("append",)),
     **{

@@ -227,6 +227,8 @@ class Tombstone:
     """Report that the store has removed this note for good."""
 
     id: str
+    hidden: bool = False
+    """It is there, and goes because rules hide it."""
 
 
 def by_identity(identities: Mapping[str, str]) -> dict[str, str]:

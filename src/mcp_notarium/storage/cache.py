@@ -94,7 +94,12 @@ class Cache:
             self.versions.keep(base, number=number, at=self.clock(), by="", full_copy=b"")
 
     def adopt(self, head: Revision | Tombstone, *, keeps_lost: bool) -> None:
-        """Store what a note is at the store, inside a transaction. ``keeps_lost``: what was written from here stays as a version."""
+        """Store what a note is at the store, inside a transaction. ``keeps_lost``: what was written from here stays as a version.
+
+        A note that is gone already leaves what is kept of it.
+        """
+        if isinstance(head, Tombstone) and self.notes.etag(head.id) is None:
+            return
         lost = self.find_lost([head.id]) if keeps_lost and isinstance(head, Tombstone) else []
         self.notes.apply([head])
         self.keep_lost(lost)

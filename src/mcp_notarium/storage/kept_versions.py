@@ -24,6 +24,7 @@ class KeptVersions:
         self._cache = cache
         self._store = store
         self._paths = store.traits.ids.paths
+        self._keeps_lost = store.traits.versions is Versions.NONE
         self._in_store = store.traits.versions is Versions.BY_ETAG
         """The store itself keeps the newest revisions, under their etags: a save that only adds needs no text here."""
 
@@ -103,8 +104,18 @@ class KeptVersions:
             self._cache.notes.renumber(base.id)
         return kept
 
-    def apply_removal(self, write: PendingWrite, storing: Revision | Tombstone) -> None:
-        """Store the answer to a removal. The full copy of the write stays, and those of earlier notes of its id."""
+    def apply_removal(self, write: PendingWrite, storing: Revision | Tombstone) -> bool:
+        """Store the answer to a removal, or that a note to be written is gone elsewhere; False: it is neither.
+
+        The full copy of a removal stays, and those of earlier notes of its id.
+        """
+        if write.kind is not WriteKind.DELETE:
+            gone = isinstance(storing, Tombstone) and not storing.hidden
+            if gone and storing.id == write.note_id:
+                self._cache.adopt(storing, keeps_lost=self._keeps_lost)
+            return gone and storing.id == write.note_id
+        if not write.body:
+            return False
         versions = self._cache.versions
         earlier = versions.full_copies(write.note_id)
         held = self._cache.notes.numbered_base(write.note_id)
@@ -119,6 +130,7 @@ class KeptVersions:
                 by=write.client,
                 full_copy=write.body,
             )
+        return True
 
     def _takes(self, base: Revision, content: Content, body: bytes, native: bytes) -> bool:
         """Tell whether a write has taken something away that this version has."""

@@ -251,8 +251,7 @@ class Journal:
         self, entry: PendingWrite, storing: Revision | Tombstone, *, kept: bool, here: bool
     ) -> None:
         """Store the answer, made ``here`` or not; the id of the entry, which a caller may hold, goes on to mean the note."""
-        if entry.kind is WriteKind.DELETE and entry.body:
-            self.versions.apply_removal(entry, storing)
+        if self.versions.apply_removal(entry, storing):
             return
         renamed = storing.id != entry.note_id
         if renamed and entry.kind is WriteKind.UPDATE:

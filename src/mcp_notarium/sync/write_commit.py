@@ -334,7 +334,7 @@ class WriteCommit:
         others = others if plan.copies_theirs or unrepaired else []
         if repair is not None and copy is not None and not self._overwrites:
             repair = replace(repair, copied=True)  # what else it says is a revision of the store
-        kept = Tombstone(held.id) if hidden and repair is not None else held
+        kept = Tombstone(held.id, hidden=True) if hidden and repair is not None else held
         follow_ups = [entry for entry in (copy, *others, repair) if entry is not None]
         differs = bool(result.differs)
         if not self.finish(write, kept, follow_ups, differs=differs, own=own, others=lost):
@@ -372,17 +372,17 @@ class WriteCommit:
         The note that is put back is hidden under any id if the policy hides it, and ours is gone to its caller.
         """
         write, now, displaced = pushed.write, pushed.now, cast("Revision", pushed.answer.displaced)
-        hidden = not self._journal.sees_revision(displaced)
+        hides = not self._journal.sees_revision(displaced)
         back = None
         if isinstance(now, Revision) and now.content == pushed.sent:
             with suppress(StoreRejected):
                 back = self._repair_of(now, displaced.content)
         back = back or self._copy_of(write, of=displaced)
-        if hidden:
+        if hides:
             self._journal.follow(displaced, back.note_id)
-        keeps_ours = not write.copied and (pushed.repeated or not hidden)
+        keeps_ours = not write.copied and (pushed.repeated or not hides)
         copy = self._copy_of(write) if keeps_ours else None
-        kept = Tombstone(write.note_id) if hidden else cast("Revision | Tombstone", now)
+        kept = Tombstone(write.note_id, hidden=True) if hides else cast("Revision | Tombstone", now)
         if not self.finish(write, kept, [back] if copy is None else [copy, back]):
             return self._leave_to_others([back] if back.kind is WriteKind.CREATE else [])
         result = WriteResult(WriteOutcome.STORED, write.note_id, merged=True)

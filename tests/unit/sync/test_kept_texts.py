@@ -8,7 +8,7 @@ import pytest
 from mcp_notarium.account.audit_anchor import audit_keys
 from mcp_notarium.audit.chain import OPEN, AuditEntry
 from mcp_notarium.domain.note import Content
-from mcp_notarium.errors import OutcomeUnknown, VersionConflict
+from mcp_notarium.errors import NoteNotFound, OutcomeUnknown, VersionConflict
 from mcp_notarium.library.history import History
 from mcp_notarium.storage.audit_log import Act, AuditLog
 from mcp_notarium.storage.version_table import VersionLimits
@@ -95,6 +95,28 @@ def test_a_note_of_ours_that_an_older_copy_lacks_can_be_made_again(agent, store,
     made = asyncio.run(agent.writer.revive(note.id, kept.content)).note
     assert (made.id, made.content) == (note.id, note.content)
     assert store.contents()[note.id] == note.content
+
+
+@pytest.mark.parametrize("waiting", ["a tag", "nothing"])
+def test_a_note_of_ours_that_goes_while_a_write_of_it_waits_can_be_made_again(
+    agent, store, waiting
+):
+    async def scenario():
+        note = (await agent.change(agent.note("n"), "ours\n")).note
+        if waiting == "a tag":
+            agent.faults.plan(Fault.TIMEOUT, on="push")
+            tagged = replace(note.content, tags=("x",))
+            with pytest.raises(OutcomeUnknown):
+                await agent.writer.save(note=note, content=tagged)
+        store.remove("n")
+        for _ in range(2):  # two saves that had begun
+            with pytest.raises(NoteNotFound):
+                await agent.change(note, "ours, again\n")
+        await agent.run_cycles(2)
+
+    asyncio.run(scenario())
+    (kept,) = History(agent.cache, agent.remote).read_removed("n")
+    assert kept.content.text == "ours\n"
 
 
 def test_a_note_of_others_or_in_the_trash_that_is_removed_leaves_nothing(clients, store):
