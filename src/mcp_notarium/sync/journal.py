@@ -238,7 +238,7 @@ class Journal:
                 for follow_up in follow_ups:
                     self._cache.journal.add(replace(follow_up, client=entry.client))
         if alone:
-            self._ends_flushed.update(follow_up.write_id for follow_up in follow_ups)
+            self._ends_flushed.update(one.write_id for one in follow_ups if not one.after)
         self._ends_flushed.discard(write.write_id)
         return ours
 
