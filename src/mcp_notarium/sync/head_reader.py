@@ -197,8 +197,8 @@ class HeadReader:
         return view.but(Fact.KEPT) if doubtful and self.has_answer(write) else view
 
     def has_answer(self, write: PendingWrite) -> bool:
-        """Tell whether a process that was too slow to keep the entry has stored the answer."""
-        known = self._cache.notes.base(write.note_id)
+        """Tell whether the index has what an entry was to make, of which another process has stored the answer."""
+        known = None if write.kind is WriteKind.DELETE else self._cache.notes.base(write.note_id)
         same = known is not None and known.content == self._journal.sent(write).content
         return same and self._base_of(write) is None
 

@@ -221,16 +221,14 @@ class WriteAttempt:
         try:
             committed = await self._push_dated(view, over)
         except NOT_STORED as error:
-            if asked is not None:
-                self._drop(view.write)
-            return await self._meet_refusal(view, error)
+            stored = self._drop(view.write) if asked else None
+            return stored or await self._meet_refusal(view, error)
         result = await self._follow(committed)
         if asked is None:
             return result
         result = _told(result, asked, view.base)
         if result.outcome is WriteOutcome.AGAIN:
-            self._drop(view.write)
-            return result
+            return self._drop(view.write) or result
         return await self._send_links(following, result)
 
     async def _meet_refusal(self, view: View, error: NotariumError) -> WriteResult:
@@ -305,8 +303,8 @@ class WriteAttempt:
         try:
             await self._cache.flush()  # defence: write-flushed-before-sent
         except CacheError as error:
-            self._drop(write)
-            raise not_recorded_error(error) from error
+            if self._drop(write) is None:
+                raise not_recorded_error(error) from error
         return write
 
     async def _push_dated(self, view: View, base: Content) -> Committed:
@@ -480,10 +478,10 @@ class WriteAttempt:
             self._on_step("pushed")
         self._on_step("committed")
 
-    def _drop(self, write: PendingWrite) -> None:
-        """Drop the entry of a write that the store has not taken.
+    def _drop(self, write: PendingWrite) -> WriteResult | None:
+        """Drop the entry of a write that the store has not taken; return how it has ended in another process that has taken it over.
 
-        Raises ``OutcomeUnknown`` if that cannot be recorded, or if another process has taken it over and finishes it.
+        Raises ``OutcomeUnknown`` if that cannot be recorded, or is not known yet.
         """
         try:
             ours = self._journal.finish(write)
@@ -491,8 +489,9 @@ class WriteAttempt:
             raise unknown_outcome(
                 "the write is not stored yet, and could not be taken back here", write
             ) from error
-        if not ours:
+        if not ours and not self._heads.has_answer(write):
             raise unknown_outcome("another process has taken the write over", write)
+        return None if ours else WriteResult(WriteOutcome.STORED, write.note_id)
 
 
 def _refused(view: View, error: StoreRejected) -> View:
