@@ -218,12 +218,12 @@ class Journal:
         # links comes after the last of them: others read the note and the first ones long before.
         # Without a lease another process may have it, and answers.
         alone = write.write_id in self._ends_flushed or not self._is_leased(write)
+        self._ends_flushed.discard(write.write_id)
         with self._cache.transaction(
             durable=bool(follow_ups or write.after) or storing is None or alone
         ):
             entry = self._cache.journal.get(write.write_id)
             if entry is None:
-                self._ends_flushed.discard(write.write_id)
                 return False
             ours = entry.owner == self.owner
             if storing is not None and (ours or self._is_behind(write, storing)):
@@ -239,7 +239,6 @@ class Journal:
                     self._cache.journal.add(replace(follow_up, client=entry.client))
         if alone:
             self._ends_flushed.update(one.write_id for one in follow_ups if not one.after)
-        self._ends_flushed.discard(write.write_id)
         return ours
 
     def _is_behind(self, write: PendingWrite, storing: Revision | Tombstone) -> bool:

@@ -24,6 +24,7 @@ from mcp_notarium.errors import (
     NoteNotFound,
     NoteUnreadable,
     OutcomeUnknown,
+    OutOfSight,
     StoreError,
     StoreRejected,
     StoreUnavailable,
@@ -156,7 +157,7 @@ class WriteAttempt:
         try:
             result = await self._carry_out(view)
         except NotariumError as error:
-            if not isinstance(error, OutcomeUnknown):
+            if isinstance(error, OutOfSight) or not isinstance(error, OutcomeUnknown):
                 act.outcome = before
             raise
         if result.stored:
@@ -278,7 +279,7 @@ class WriteAttempt:
                 self._journal.adopt(head, seen=view.seen)
             began = asked.round or view.error is not None
             if began and self._cache.seen.notes.visibility.rules.has_rules:
-                return out_of_sight_error(write.note_id, stored=False)
+                return out_of_sight_error(write.note_id, stored=None)
             return removed_error(write.note_id, renamed=named)
         if head is not None and held is not Held.OVERTAKEN:
             self._journal.adopt(head, seen=view.seen)

@@ -12,6 +12,7 @@ from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import (
     NoteUnreadable,
     OutcomeUnknown,
+    OutOfSight,
     StoreRejected,
     StoreUnavailable,
 )
@@ -457,7 +458,7 @@ def test_a_note_that_goes_out_of_sight_under_a_save_is_told_in_the_same_words(
     async def scenario():
         note = await open_note(client, store)
         client.remote.push = meanwhile
-        with pytest.raises(OutcomeUnknown) as refusal:
+        with pytest.raises(OutOfSight) as refusal:
             await client.change(note, OURS)
         return refusal.value
 
