@@ -237,7 +237,7 @@ class Journal:
                     self._cache.sync_state.record_difference(at=self._cache.clock())
                 for follow_up in follow_ups:
                     self._cache.journal.add(replace(follow_up, client=entry.client))
-        if alone:
+        if alone and ours:
             self._ends_flushed.update(one.write_id for one in follow_ups if not one.after)
         return ours
 

@@ -222,15 +222,14 @@ class WriteAttempt:
         try:
             committed = await self._push_dated(view, over)
         except NOT_STORED as error:
-            stored = self._drop(view.write) if asked else None
+            stored = self._drop(view) if asked else None
             return stored or await self._meet_refusal(view, error)
         result = await self._follow(committed)
         if asked is None:
             return result
-        result = _told(result, asked, view.base)
         if result.outcome is WriteOutcome.AGAIN:
-            return self._drop(view.write) or result
-        return await self._send_links(following, result)
+            return self._drop(view) or result
+        return await self._send_links(following, _told(result, asked, view.base))
 
     async def _meet_refusal(self, view: View, error: NotariumError) -> WriteResult:
         """Decide again about a write that the store has certainly not taken."""
@@ -304,7 +303,7 @@ class WriteAttempt:
         try:
             await self._cache.flush()  # defence: write-flushed-before-sent
         except CacheError as error:
-            if self._drop(write) is None:
+            if self._drop(view) is None:
                 raise not_recorded_error(error) from error
         return write
 
@@ -479,20 +478,21 @@ class WriteAttempt:
             self._on_step("pushed")
         self._on_step("committed")
 
-    def _drop(self, write: PendingWrite) -> WriteResult | None:
-        """Drop the entry of a write that the store has not taken; return how it has ended in another process that has taken it over.
+    def _drop(self, view: View) -> WriteResult | None:
+        """Drop a first attempt's entry that the store has not taken; return how another process has ended it.
 
         Raises ``OutcomeUnknown`` if that cannot be recorded, or is not known yet.
         """
         try:
-            ours = self._journal.finish(write)
+            ours = self._journal.finish(view.write)
         except CacheError as error:
             raise unknown_outcome(
-                "the write is not stored yet, and could not be taken back here", write
+                "the write is not stored yet, and could not be taken back here", view.write
             ) from error
-        if not ours and not self._heads.has_answer(write):
-            raise unknown_outcome("another process has taken the write over", write)
-        return None if ours else WriteResult(WriteOutcome.STORED, write.note_id)
+        if not ours and not self._heads.has_answer(view.write):
+            raise unknown_outcome("another process has taken the write over", view.write)
+        ended = WriteResult(WriteOutcome.STORED, view.write.note_id)
+        return None if ours else _told(ended, cast("Asked", view.asked), view.base)
 
 
 def _refused(view: View, error: StoreRejected) -> View:
