@@ -460,6 +460,13 @@ class OutcomeUnknown(StoreError):
     )
 
 
+class OutOfSight(OutcomeUnknown):
+    """Report so that nothing was stored, where the reason would tell a hidden note from a removed one."""
+
+    really = "not_found"
+    """What the audit log says of it."""
+
+
 class CursorLost(StoreError):
     """Report that the change feed no longer knows our cursor; a full listing is needed."""
 

@@ -26,6 +26,7 @@ from mcp_notarium.config import Config, loader
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.policy import Policy
 from mcp_notarium.storage.cache import Cache
+from mcp_notarium.stores.vault.folder import LONGEST_WAIT
 
 PRIVATE = "private"
 _SAME_FILE = ("rename", "exchange", "trash", "append", "edit in place", "take a name")
@@ -101,6 +102,13 @@ class AccountWorld(World):
             cwd=machine.folder,
         )
         return replace(loaded.config, **self.place.settings)
+
+    def is_emptied(self, note_id: str) -> bool:
+        """Tell whether another program has emptied the file of a note just now."""
+        if not isinstance(self.place, VaultPlace):
+            return False
+        since = self.place.editors.emptied.get(note_id, -LONGEST_WAIT)
+        return self.loop.time() - since < LONGEST_WAIT
 
     # The local notebook, which is in the database of the account.
 

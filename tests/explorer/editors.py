@@ -33,6 +33,8 @@ class Editors:
         """Steps that are still to come."""
         self._exchanged = False
         """Whether two files have exchanged their names."""
+        self.emptied: dict[str, float] = {}
+        """Id of each note whose file was emptied, to be written then, and when."""
         self.deleted: set[int] = set()
         """Inodes of files that were removed for good, and not to be replaced by a server's."""
 
@@ -181,6 +183,7 @@ class Editors:
         lines = added_below(text, word).splitlines(keepends=True)
         file = self._open(note_id)
         file.truncate()
+        self.emptied[note_id] = self._world.loop.time()
         self._disk.touch(os.fstat(file.fileno()).st_ino)
         self._disk.look()
 

@@ -1,7 +1,7 @@
 """Say what may not be shown under rules that change: whatever they hide from the moment a server has opened the account.
 
 A word is hidden from a server if all notes that have it are hidden by its rules, and have been so since these hold; a note that is hidden later, in
-another program, goes when the server hears of that.
+another program, goes when the server hears of that. A file that another program has emptied says for a second nothing of its tags: it is about to be written.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Hiding:
     def __init__(self, world: AccountWorld) -> None:
         self._world = world
         self._open: dict[str, set[str]] = {}
-        """Computer to the words that servers may have seen since its rules hold."""
+        """Computer to the words that servers may have seen since its rules hold, and the ids of notes that the store has shown."""
         self._rules: dict[str, str] = {}
         self._followed: set[str] = set()
         """Words of the note that a rule hides by its id, wherever that note goes."""
@@ -100,12 +100,16 @@ class Hiding:
                 followed = self._followed if server.policy.visibility.hidden_ids else set()
                 busy = server.app.cache.database.in_transaction
                 held = {} if busy else server.contents()
-                for notes in (store, held):
+                told = {k: v for k, v in store.items() if v.text or not self._world.is_emptied(k)}
+                for notes in (told, held):
                     for note_id, content in notes.items():
                         if server.sees(note_id, content) and not is_copy(content):
                             # Its name may be a word of another note, which had that before.
-                            told = (words(content) | _tokens(note_id)) - followed
-                            self._open[server.machine.name] |= told
+                            self._open[server.machine.name] |= (
+                                words(content) | _tokens(note_id)
+                            ) - followed
+                shown = {one for one, content in told.items() if server.sees(one, content)}
+                self._open[server.machine.name] |= shown
 
     def hidden_from(self, server: Server) -> set[str]:
         """Return the words that no answer to a server may have."""
@@ -149,6 +153,9 @@ class Hiding:
             before, about, after = [
                 await self._ask_about(server, tool, one, more) for one in (absent, hidden, absent)
             ]
+            self.look()
+            if hidden in self._open[server.machine.name]:  # it is not hidden any more
+                return
             if before == after != about:
                 self._world.oracle.breaks(
                     f"{tool} {more} tells {server.name} of a hidden note: {about}, not {before}"

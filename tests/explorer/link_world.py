@@ -184,7 +184,7 @@ class LinkWorld(World):
     async def _following(self, server: Server, tool: str, **arguments: Any) -> Answer:
         """Call what renames a note; excuse the links that the answer says it has left, or that somebody else was writing."""
         known = {note.id: note for note in server.notes()}
-        busy = self._others_busy(server)
+        begun, busy = self._begun_by_others(server), self._others_busy(server)
         unanswered = {write.note_id for write in server.app.cache.journal.all()}
         self._renaming += 1
         self._renamings += 1
@@ -196,7 +196,8 @@ class LinkWorld(World):
             if settled:
                 self._renaming -= 1
             told = "" if answer is None else str(answer.value.get("note") or "")
-            unknown = not settled and (busy or self._others_busy(server))
+            busy = busy or self._others_busy(server) or begun != self._begun_by_others(server)
+            unknown = not settled and busy
             for note_id, note in known.items():
                 left = note_id in (told.partition("left in:")[2] if settled else unanswered)
                 if unknown or left:
@@ -205,6 +206,9 @@ class LinkWorld(World):
 
     def _excuse(self, text: str) -> None:
         self._excused |= {one or other for one, _, other, _ in LINK.findall(text)}
+
+    def _begun_by_others(self, server: Server) -> int:
+        return sum(one.done for one in self.servers if one is not server)
 
     def _others_busy(self, server: Server) -> bool:
         return any(one.busy for one in self.servers if one is not server)

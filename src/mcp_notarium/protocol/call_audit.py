@@ -29,7 +29,7 @@ from mcp_notarium.audit.chain import (
     Facts,
     clean_client_name,
 )
-from mcp_notarium.errors import NotariumError, NotRecorded, OutcomeUnknown
+from mcp_notarium.errors import NotariumError, NotRecorded, OutcomeUnknown, OutOfSight
 from mcp_notarium.protocol.connection import RequestId, id_key
 from mcp_notarium.storage.audit_log import Act, AuditLog, Steps
 from mcp_notarium.tools.requests import MOST_READ, named_notes
@@ -329,11 +329,9 @@ class Recording:
 
     def failed(self, error: NotariumError) -> NotariumError:
         """Record why the caller gets no answer."""
-        self._outcome = (
-            UNKNOWN
-            if isinstance(error, OutcomeUnknown)
-            else error.subcategory or error.category.lower()
-        )
+        self._outcome = error.subcategory or error.category.lower()
+        if isinstance(error, OutcomeUnknown):
+            self._outcome = error.really if isinstance(error, OutOfSight) else UNKNOWN
         refused = error.http_status_code == _FORBIDDEN or (
             isinstance(error, NotRecorded) and not self._number
         )

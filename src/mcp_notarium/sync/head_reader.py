@@ -181,7 +181,7 @@ class HeadReader:
             raise PerhapsRenamed("a listing must tell whether the note was renamed", write)
         view = replace(view, write=write, head=head)
         if write.kind is WriteKind.UPDATE and (other or isinstance(head, Tombstone)):
-            if self._has_answer(write):
+            if self.has_answer(write):
                 return view.but(Fact.ARRIVED)
             return view if self._has_text_to_keep(write) else view.but(Fact.KEPT)
         if write.kind is WriteKind.DELETE:
@@ -194,11 +194,11 @@ class HeadReader:
         else:
             view = await self._look_for_changed(view, cast("Revision", head))
         doubtful = view.case.held in (Held.NOTHING, Held.CLASHING)
-        return view.but(Fact.ARRIVED) if doubtful and self._has_answer(write) else view
+        return view.but(Fact.ARRIVED) if doubtful and self.has_answer(write) else view
 
-    def _has_answer(self, write: PendingWrite) -> bool:
-        """Tell whether a process that was too slow to keep the entry has stored the answer."""
-        known = self._cache.notes.base(write.note_id)
+    def has_answer(self, write: PendingWrite) -> bool:
+        """Tell whether the index has what an entry was to make, of which another process has stored the answer."""
+        known = None if write.kind is WriteKind.DELETE else self._cache.notes.base(write.note_id)
         same = known is not None and known.content == self._journal.sent(write).content
         return same and self._base_of(write) is None
 

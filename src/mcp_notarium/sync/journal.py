@@ -218,12 +218,12 @@ class Journal:
         # links comes after the last of them: others read the note and the first ones long before.
         # Without a lease another process may have it, and answers.
         alone = write.write_id in self._ends_flushed or not self._is_leased(write)
+        self._ends_flushed.discard(write.write_id)
         with self._cache.transaction(
             durable=bool(follow_ups or write.after) or storing is None or alone
         ):
             entry = self._cache.journal.get(write.write_id)
             if entry is None:
-                self._ends_flushed.discard(write.write_id)
                 return False
             ours = entry.owner == self.owner
             if storing is not None and (ours or self._is_behind(write, storing)):
@@ -238,8 +238,7 @@ class Journal:
                 for follow_up in follow_ups:
                     self._cache.journal.add(replace(follow_up, client=entry.client))
         if alone and ours:
-            self._ends_flushed.update(follow_up.write_id for follow_up in follow_ups)
-        self._ends_flushed.discard(write.write_id)
+            self._ends_flushed.update(one.write_id for one in follow_ups if not one.after)
         return ours
 
     def _is_behind(self, write: PendingWrite, storing: Revision | Tombstone) -> bool:

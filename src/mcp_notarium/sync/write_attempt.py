@@ -24,6 +24,7 @@ from mcp_notarium.errors import (
     NoteNotFound,
     NoteUnreadable,
     OutcomeUnknown,
+    OutOfSight,
     StoreError,
     StoreRejected,
     StoreUnavailable,
@@ -156,7 +157,7 @@ class WriteAttempt:
         try:
             result = await self._carry_out(view)
         except NotariumError as error:
-            if not isinstance(error, OutcomeUnknown):
+            if isinstance(error, OutOfSight) or not isinstance(error, OutcomeUnknown):
                 act.outcome = before
             raise
         if result.stored:
@@ -219,17 +220,14 @@ class WriteAttempt:
         try:
             committed = await self._push_dated(view, over)
         except NOT_STORED as error:
-            if asked is not None:
-                self._drop(view.write)
-            return await self._meet_refusal(view, error)
+            stored = self._drop(view) if asked else None
+            return stored or await self._meet_refusal(view, error)
         result = await self._follow(committed)
         if asked is None:
             return result
-        result = _told(result, asked, view.base)
         if result.outcome is WriteOutcome.AGAIN:
-            self._drop(view.write)
-            return result
-        return await self._send_links(following, result)
+            return self._drop(view) or result
+        return await self._send_links(following, _told(result, asked, view.base))
 
     async def _meet_refusal(self, view: View, error: NotariumError) -> WriteResult:
         """Decide again about a write that the store has certainly not taken."""
@@ -278,7 +276,7 @@ class WriteAttempt:
                 self._journal.adopt(head, seen=view.seen)
             began = asked.round or view.error is not None
             if began and self._cache.seen.notes.visibility.rules.has_rules:
-                return out_of_sight_error(write.note_id, stored=False)
+                return out_of_sight_error(write.note_id, stored=None)
             return removed_error(write.note_id, renamed=named)
         if head is not None and held is not Held.OVERTAKEN:
             self._journal.adopt(head, seen=view.seen)
@@ -303,8 +301,8 @@ class WriteAttempt:
         try:
             await self._cache.flush()  # defence: write-flushed-before-sent
         except CacheError as error:
-            self._drop(write)
-            raise not_recorded_error(error) from error
+            if self._drop(view) is None:
+                raise not_recorded_error(error) from error
         return write
 
     async def _push_dated(self, view: View, base: Content) -> Committed:
@@ -475,19 +473,21 @@ class WriteAttempt:
             self._on_step("pushed")
         self._on_step("committed")
 
-    def _drop(self, write: PendingWrite) -> None:
-        """Drop the entry of a write that the store has not taken.
+    def _drop(self, view: View) -> WriteResult | None:
+        """Drop a first attempt's entry that the store has not taken; return how another process has ended it.
 
-        Raises ``OutcomeUnknown`` if that cannot be recorded, or if another process has taken it over and finishes it.
+        Raises ``OutcomeUnknown`` if that cannot be recorded, or is not known yet.
         """
         try:
-            ours = self._journal.finish(write)
+            ours = self._journal.finish(view.write)
         except CacheError as error:
             raise unknown_outcome(
-                "the write is not stored yet, and could not be taken back here", write
+                "the write is not stored yet, and could not be taken back here", view.write
             ) from error
-        if not ours:
-            raise unknown_outcome("another process has taken the write over", write)
+        if not ours and not self._heads.has_answer(view.write):
+            raise unknown_outcome("another process has taken the write over", view.write)
+        ended = WriteResult(WriteOutcome.STORED, view.write.note_id)
+        return None if ours else _told(ended, cast("Asked", view.asked), view.base)
 
 
 def _refused(view: View, error: StoreRejected) -> View:

@@ -364,7 +364,7 @@ class WriteCommit:
                 ) from error
         if isinstance(held, Tombstone):
             return stored if self._store.traits.ids.named else held
-        return stored if self._journal.is_taken(held) else held
+        return stored if any(map(self._journal.is_taken, (held, stored))) else held
 
     def _give_back(self, pushed: _Pushed) -> Committed:
         """Put back another note that had got the id of ours right before the push; merge nothing.

@@ -11,6 +11,7 @@ from mcp_notarium.errors import (
     NotariumError,
     NoteNotFound,
     OutcomeUnknown,
+    OutOfSight,
     StoreError,
     StoreRejected,
     VersionConflict,
@@ -81,10 +82,10 @@ def removed_error(note_id: str, *, renamed: bool = False) -> NoteNotFound:
     )
 
 
-def out_of_sight_error(note_id: str, *, stored: bool) -> OutcomeUnknown:
+def out_of_sight_error(note_id: str, *, stored: bool | None) -> OutcomeUnknown:
     """Return the error for a note that went out of sight while it was saved.
 
-    ``stored``: a new note that the store has taken. Of a change it is not told whether the store has it:
+    ``stored``: a new note that the store has taken; None: it has taken nothing. Of a change it is not told whether the store has it:
     that would tell a note that the policy hides from a removed one.
     """
     if stored:
@@ -97,7 +98,7 @@ def out_of_sight_error(note_id: str, *, stored: bool) -> OutcomeUnknown:
             "the note was removed elsewhere while it was saved, or a rule of the policy hides it now; "
             "your change may be stored"
         )
-    return OutcomeUnknown(
+    return (OutOfSight if stored is None else OutcomeUnknown)(
         message,
         details={"id": note_id},
         resolution_hint="Do not save it again by yourself: tell the user, who can look at the note store.",

@@ -170,7 +170,7 @@ def test_what_a_killed_process_has_displaced_becomes_a_canvas_again(
 
     def read_then_edit(*args: object, **how: object) -> object:
         found = read(*args, **how)  # type: ignore[arg-type]
-        edit_by_rename(board, "theirs")
+        edit_in_place(board, "theirs")
         return found
 
     monkeypatch.setattr(canvases, "read_file", read_then_edit)

@@ -13,7 +13,7 @@ import pytest
 
 from mcp_notarium.errors import NoteNotFound, StoreUnavailable
 from mcp_notarium.stores.vault import folder as folder_module
-from mcp_notarium.stores.vault.folder import NotANote, VaultFolder
+from mcp_notarium.stores.vault.folder import InUse, NotANote, VaultFolder
 from mcp_notarium.stores.vault.paths import name_from, split_path, title_of
 from support import needs
 from support.between_calls import acting_before
@@ -46,6 +46,44 @@ def read(vault: VaultFolder, path: str) -> bytes:
             return folder_module.read_settled(file, largest=LARGEST).data
         finally:
             os.close(file)
+
+
+@pytest.mark.parametrize("text", [b"text\n", b""])
+def test_a_file_that_was_just_emptied_is_read_when_it_is_written_or_left_alone(
+    vault: VaultFolder, place: Path, monkeypatch: pytest.MonkeyPatch, text: bytes
+) -> None:
+    """Its tags are gone with its text, and what they hide would be shown."""
+    note, now, slept = place / "Note.md", 1e9, [0.0]
+
+    def sleep(seconds: float) -> None:
+        slept.append(slept[-1] + seconds)
+        if slept[-2] < 0.5 <= slept[-1] and text:
+            note.write_bytes(text)
+            os.utime(note, (now + 0.5, now + 0.5))
+
+    monkeypatch.setattr(folder_module.time, "sleep", sleep)
+    monkeypatch.setattr(folder_module.time, "time", lambda: now + slept[-1])
+    monkeypatch.setattr(folder_module.time, "monotonic", lambda: slept[-1])
+    note.write_bytes(b"")
+    os.utime(note, (now - 0.2, now - 0.2))
+    assert read(vault, "Note.md") == text
+    assert 0.5 < slept[-1] < 0.85
+
+
+def test_a_file_that_is_emptied_again_and_again_is_in_use(
+    vault: VaultFolder, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note, slept = place / "Note.md", [0.0]
+
+    def sleep(seconds: float) -> None:
+        slept.append(slept[-1] + seconds)
+        os.utime(note)
+
+    monkeypatch.setattr(folder_module.time, "sleep", sleep)
+    monkeypatch.setattr(folder_module.time, "monotonic", lambda: slept[-1])
+    note.write_bytes(b"")
+    with pytest.raises(InUse):
+        read(vault, "Note.md")
 
 
 @pytest.mark.parametrize("name", ["..foo.md", "a b.md", "é.markdown", "x.y.md", "CON.md", "a:b.md"])

@@ -30,7 +30,7 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.stores.contract import Acknowledgement
-from mcp_notarium.stores.vault import file_writer
+from mcp_notarium.stores.vault import file_writer, note_writer
 from mcp_notarium.stores.vault import folder as folder_module
 from mcp_notarium.stores.vault.file_table import Watch
 from mcp_notarium.stores.vault.store import VaultStore
@@ -855,6 +855,66 @@ def test_another_file_that_has_the_name_right_before_a_move_to_the_trash_is_put_
     left = {"Note 2.md": THEIRS, "Note.md": "again\n"} if again else {"Note.md": THEIRS}
     assert {one.name: one.read_text() for one in place.glob("*.md")} == {"Kept.md": text, **left}
     assert [*(place / ".trash").iterdir()] == []
+
+
+@pytest.mark.parametrize("when", ["it is read", "its text is exchanged"])
+def test_a_note_that_gets_another_name_before_a_save_lets_the_other_one_be(
+    place: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    put(place / "Note.md", "base\n")
+    put(place / "Other.md", THEIRS)
+    store = VaultStore(place)
+    base = store._get("Note.md")
+
+    def change_places(*_given: object) -> None:
+        (place / "Note.md").rename(place / "Kept.md")
+        (place / "Other.md").rename(place / "Note.md")
+
+    if when == "it is read":
+        act_once(monkeypatch, note_writer, "open_parent", change_places)
+    else:
+        act_once(monkeypatch, file_writer, "rename", change_places)
+    with pytest.raises(VersionConflict):
+        store._writer.push(make_write(store, "Note.md", content_of(base, text=OURS), base))
+    asyncio.run(store.close())
+    assert everything(place) == {"Kept.md": "base\n", "Note.md": THEIRS}
+
+
+def test_a_note_that_gets_another_name_twice_in_a_save_leaves_that_in_doubt(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(place / "Note.md", "base\n")
+    put(place / "Other.md", THEIRS)
+    store = VaultStore(place)
+    base = store._get("Note.md")
+
+    def take_away(*_given: object) -> None:
+        (place / "Note.md").rename(place / "Third.md")
+
+    def change_places(*_given: object) -> None:
+        (place / "Note.md").rename(place / "Kept.md")
+        (place / "Other.md").rename(place / "Note.md")
+        act_once(monkeypatch, file_writer, "_take_displaced", take_away)
+
+    act_once(monkeypatch, file_writer, "rename", change_places)
+    with pytest.raises(OutcomeUnknown):
+        store._writer.push(make_write(store, "Note.md", content_of(base, text=OURS), base))
+    asyncio.run(store.close())
+    assert sorted(everything(place).values()) == sorted(["base\n", OURS, THEIRS])
+
+
+def act_once(
+    monkeypatch: pytest.MonkeyPatch, where: object, name: str, act: Callable[..., None]
+) -> None:
+    """Let another program act right before the next call of a function."""
+    real = getattr(where, name)
+
+    def acted(*given: Any, **how: Any) -> Any:
+        monkeypatch.setattr(where, name, real)
+        act()
+        return real(*given, **how)
+
+    monkeypatch.setattr(where, name, acted)
 
 
 def test_another_file_that_gets_the_old_name_right_before_is_put_back(

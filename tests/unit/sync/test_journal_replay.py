@@ -10,7 +10,7 @@ from mcp_notarium.errors import LoginRequired, OutcomeUnknown, StoreUnavailable
 from mcp_notarium.stores.contract import random_id
 from mcp_notarium.sync.write_attempt import ROUNDS
 from mcp_notarium.sync.write_decisions import WriteOutcome
-from support.memory_client import LIKE_LOCAL, Fault
+from support.memory_client import LIKE_LOCAL, LIKE_VAULT, Fault
 from support.sync_rig import LEASE, until
 
 
@@ -334,6 +334,26 @@ def test_a_save_that_was_taken_over_while_it_was_answered_is_shown_with_its_text
     first.time.now += LEASE + 1
     asyncio.run(second.writer.replay.finish_all())
     assert first.cache.journal.all() == []
+    assert first.contents() == store.contents()
+
+
+def test_a_new_note_that_another_process_has_made_meanwhile_is_answered_as_made(clients, store):
+    first, second = clients(traits=LIKE_VAULT), clients(traits=LIKE_VAULT)
+
+    async def scenario():
+        push = first.remote.push
+
+        async def late(write):
+            first.time.now += LEASE + 1
+            await second.sync()
+            assert len(store.ids()) == 1
+            return await push(write)
+
+        first.remote.push = late
+        return await first.create("mine\n")
+
+    note = asyncio.run(scenario())
+    assert store.contents() == {note.id: note.content}
     assert first.contents() == store.contents()
 
 

@@ -103,7 +103,10 @@ def _move_cards_at(parent: int, name: str, old: str, new: str, links: Changes) -
     data = move_cards(held.text, old, new, links).encode()
     if data == held.data:
         return True
-    with replacing(parent, name, data, held=held, before=lambda: None) as replaced:
+    with (
+        suppress(FileExistsError),
+        replacing(parent, name, data, held=held, before=lambda: None) as replaced,
+    ):
         if replaced.displaced.digest == held.digest:
             return True
         replaced.put_back()  # in nobody's hands but ours

@@ -14,7 +14,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import BinaryIO
@@ -239,17 +239,22 @@ class Replaced:
     """The name of the displaced file, next to the written one."""
     left: bool
     """The displaced file is to go."""
+    moved: bool
+    """The file that was to be replaced has another name by now, and ours has another one's."""
 
     def put_back(self) -> None:
         """Let the displaced file have its name again, and ours go; if somebody has changed ours, that stays next to it.
 
-        Raises ``OSError``, ``NotANote`` or ``OutcomeUnknown``; both files are there then.
+        Raises ``NotANote`` or ``OutcomeUnknown``; both files are there then.
         """
         self.left = False
-        if rename(self.parent, self.temporary, self.parent, self.name, exchange=True):
-            back = read_file(self.parent, self.temporary, exact=False, own=self.written.mark)
-            flush(self.parent)
-            self.left = back.digest == self.written.digest
+        try:
+            if rename(self.parent, self.temporary, self.parent, self.name, exchange=True):
+                back = read_file(self.parent, self.temporary, exact=False, own=self.written.mark)
+                flush(self.parent)
+                self.left = back.digest == self.written.digest
+        except OSError as error:
+            raise OutcomeUnknown("the file was replaced, and cannot be put back") from error
 
 
 def replace_file(
@@ -261,9 +266,16 @@ def replace_file(
     before: Callable[[], None],
     made_from: str = "",
 ) -> tuple[NoteFile, NoteFile, bool]:
-    """Replace a file. Return the new one, what was displaced, and whether that is certain. See :func:`replacing`."""
+    """Replace a file. Return the new one, what was displaced, and whether that is certain. See :func:`replacing`.
+
+    Raises ``FileExistsError``, with nothing replaced, if another file has its name, and it has another one.
+    """
     with replacing(parent, name, data, held=held, before=before, made_from=made_from) as done:
-        return done.written, done.displaced, done.certain
+        if done.moved:  # defence: moved-note-takes-no-name =False
+            done.put_back()
+    if done.moved:
+        raise FileExistsError(errno.EEXIST, "another file has the name")
+    return done.written, done.displaced, done.certain
 
 
 @contextmanager
@@ -280,28 +292,37 @@ def replacing(
 
     ``held`` was read before: all that is known of the displaced file where the system cannot exchange two. ``made_from``:
     the hash of the text that ``data`` was made from, if ``held`` has another one, which nobody has in hand. A program that goes on writing the displaced file is waited for; :func:`recover` has what it writes later. Raises
-    ``FileNotFoundError`` or ``NotANote``, with nothing replaced, or ``OutcomeUnknown``.
+    ``FileNotFoundError``, ``FileExistsError`` (another file has the name) or ``NotANote``, with nothing replaced, or ``OutcomeUnknown``.
     """
-    temporary, written = _write_temporary(parent, data, like=(name, held), made_from=made_from)
-    certain, left = False, True
-    # Nobody writes ours before it has a name: where it seems so, the drive does not tell.
-    tells = not _is_being_written(parent, temporary)
-    try:
-        before()
-        # defence: files-exchanged =False
-        certain = rename(parent, temporary, parent, name, exchange=True)
-        if certain:
-            left = not tells or _wait_for_writers(parent, temporary)
-            held = _take_displaced(parent, temporary, name, own=held.mark)
-        else:
-            SYSTEM.replace(parent, temporary, name)
-        # Before the displaced file goes: a caller without an answer does not get its text either.
-        flush(parent)
-    except BaseException as error:
-        if not certain or isinstance(error, NotANote):
-            _remove(parent, temporary)
-        raise  # otherwise the displaced file stays: its content is in nobody's hands
-    done = Replaced(written, held, certain, parent, name, temporary, left)
+    certain, left, moved = False, True, False
+    source, found = open_file(parent, name, exact=False)
+    with ExitStack() as opened:
+        opened.callback(os.close, source)
+        if not is_same(found, held.found):  # defence: other-file-stays =False
+            raise FileExistsError(errno.EEXIST, "another file has the name")
+        about = (name, held, source)
+        temporary, written = _write_temporary(parent, data, like=about, made_from=made_from)
+        # Nobody writes ours before it has a name: where it seems so, the drive does not tell.
+        tells = not _is_being_written(parent, temporary)
+        try:
+            before()
+            # defence: files-exchanged =False
+            certain = rename(parent, temporary, parent, name, exchange=True)
+            if certain:
+                left = not tells or _wait_for_writers(parent, temporary)
+                held = _take_displaced(parent, temporary, name, own=held.mark)
+                found = SYSTEM.look_at_open(source)
+                moved = found.st_nlink > 0 and not is_same(found, held.found)
+            else:
+                opened.close()  # Windows replaces no open file
+                SYSTEM.replace(parent, temporary, name)
+            # Before the displaced file goes: a caller without an answer does not get its text either.
+            flush(parent)
+        except BaseException as error:
+            if not certain or isinstance(error, NotANote):
+                _remove(parent, temporary)
+            raise  # otherwise the displaced file stays: its content is in nobody's hands
+    done = Replaced(written, held, certain, parent, name, temporary, left, moved)
     yield done
     if done.left:
         _remove(parent, temporary)
@@ -522,11 +543,11 @@ def _take_displaced(parent: int, temporary: str, name: str, *, own: Mark) -> Not
 
 
 def _write_temporary(
-    parent: int, data: bytes, *, like: tuple[str, NoteFile] | None, made_from: str = ""
+    parent: int, data: bytes, *, like: tuple[str, NoteFile, int] | None, made_from: str = ""
 ) -> tuple[str, NoteFile]:
     """Write a file that no listing shows, down to the disk.
 
-    ``like``: the file that it is to replace, with its name. It gets its attributes and its date of making; None: the
+    ``like``: the file that it is to replace, with its name, and open. It gets its attributes and its date of making; None: the
     folder tells how open it is to others.
     """
     ending = CANVAS if like is not None and like[0].endswith(CANVAS) else ""
@@ -538,7 +559,7 @@ def _write_temporary(
         if like is None:
             SYSTEM.permit_as(parent, file.fileno(), is_folder=False)
         else:
-            _copy_rights(parent, like[0], file.fileno())
+            SYSTEM.copy_rights(like[2], SYSTEM.look_at_open(like[2]), file.fileno())
             keep_created(file.fileno(), like[1].created)
         _flush(file)
         made = SYSTEM.look_at_open(file.fileno())
@@ -561,12 +582,6 @@ def _temporary_file(parent: int, name: str, *, private: bool) -> Iterator[Binary
 def _flush(file: BinaryIO) -> None:
     file.flush()
     SYSTEM.flush(file.fileno())
-
-
-def _copy_rights(parent: int, name: str, to: int) -> None:
-    source, found = open_file(parent, name, exact=False)
-    with closing_descriptor(source):
-        SYSTEM.copy_rights(source, found, to)
 
 
 def _remove(folder: int, name: str) -> None:

@@ -272,7 +272,7 @@ def digest_of(data: bytes) -> str:
 
 
 def read_settled(file: int, *, largest: int, own: Mark | None = None) -> FileBytes:
-    """Read until the file has been left alone for a moment: programs empty a file before they write it.
+    """Read until the file has been left alone for a moment, an empty one for longer: programs empty a file before they write it.
 
     ``own``: the file and its bytes as they were whole. A reader that finds just these has no half of another write.
     """
@@ -285,12 +285,16 @@ def read_settled(file: int, *, largest: int, own: Mark | None = None) -> FileByt
         data = _read(file, largest)
         now = SYSTEM.look_at_open(file)
         same = now.st_mtime_ns == found.st_mtime_ns and now.st_size == len(data)
-        left_alone = abs(time.time() - now.st_mtime) > SETTLED
+        # defence: emptied-file-waits data=True
+        pause = SETTLED if data else LONGEST_WAIT
+        left_alone = abs(time.time() - now.st_mtime) > pause
         if now.st_size and SYSTEM.has_no_blocks(now) and not data.strip(b"\0"):
             raise Evicted
         if same and (left_alone or (own is not None and own == (now.st_ino, digest_of(data)))):
             return FileBytes(data, now)
         if time.monotonic() > deadline:
+            if not data:
+                raise InUse
             return FileBytes(data, now)
         time.sleep(SETTLED / 5)
 
