@@ -255,13 +255,14 @@ def _is_over(held: Content, *, base: Content, sent: Content) -> bool:
 
 
 def _change_same_place(base: str, sent: str, held: str) -> bool:
-    """Tell whether both texts changed or added lines at one place of the base, and not the same."""
+    """Tell whether both texts changed lines at one place of the base, and not the same; not if ours only takes lines away that the other one has."""
     old, ours, theirs = split_lines(base), split_lines(sent), split_lines(held)
     others = find_changes(old, theirs)
     return any(
         mine.low <= other.high
         and other.low <= mine.high
         and ours[mine.start : mine.stop] != theirs[other.start : other.stop]
+        and not (mine.deletes_only and other.adds_only)
         for mine in find_changes(old, ours)
         for other in others
     )
