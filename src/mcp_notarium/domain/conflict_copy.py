@@ -8,6 +8,7 @@ and what a store that merged nothing has changed or overwritten. It writes nothi
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 import unicodedata
 from collections import Counter
@@ -169,17 +170,22 @@ def merge_repair(base: Content, sent: Content, theirs: Content) -> Content | Non
     would make text of what is left.
     """
     old, ours, others = (_without_keys(one.text) for one in (base, sent, theirs))
-    common = inserted_lines(old, ours) & inserted_lines(old, others)
-    lines, dropped = split_lines(sent.text), set[int]()
+    both = inserted_lines(old, ours) & inserted_lines(old, others)
+    lines = split_lines(sent.text)
     block = len(split_lines(sent.text[: text_start(sent.text)]))
-    for change in find_changes(split_lines(base.text), lines):
-        for at in range(change.start, change.stop) if change.adds_only else ():
+    changes = find_changes(split_lines(base.text), lines)
+    merged = None
+    # Where both have changed one place, a line that ours has there instead of another stays.
+    for among in (changes, [one for one in changes if one.adds_only]):
+        common, dropped = both.copy(), set[int]()
+        for at in itertools.chain.from_iterable(range(one.start, one.stop) for one in among):
             line = lines[at].rstrip("\r\n")
             if common[line] and (at >= block or _ITEM.match(line)):
                 common[line] -= 1
                 dropped.add(at)
-    text = "".join(line for at, line in enumerate(lines) if at not in dropped)
-    return merge_content(base, replace(sent, text=text), theirs)
+        text = "".join(line for at, line in enumerate(lines) if at not in dropped)
+        merged = merged or merge_content(base, replace(sent, text=text), theirs)
+    return merged
 
 
 def _without_keys(text: str) -> str:
