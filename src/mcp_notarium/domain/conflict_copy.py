@@ -100,8 +100,11 @@ def _without_blanks(text: str) -> str:
 
 
 def _count_lines(text: str) -> Counter[str]:
-    lines = (line.rstrip("\r\n") for line in split_lines(text))
-    return Counter(line for line in lines if line.strip())
+    return Counter(line for line in _without_ends(text) if line.strip())
+
+
+def _without_ends(text: str) -> list[str]:
+    return [line.rstrip("\r\n") for line in split_lines(text)]
 
 
 class StoredAs(Enum):
@@ -262,7 +265,7 @@ def _is_over(held: Content, *, base: Content, sent: Content) -> bool:
 
 def _change_same_place(base: str, sent: str, held: str) -> bool:
     """Tell whether both texts changed lines at one place of the base, and not the same; not if ours only takes lines away that the other one has."""
-    old, ours, theirs = split_lines(base), split_lines(sent), split_lines(held)
+    old, ours, theirs = map(_without_ends, (base, sent, held))
     others = find_changes(old, theirs)
     return any(
         mine.low <= other.high

@@ -211,12 +211,11 @@ def test_a_line_that_was_overwritten_and_brought_again_stands_once(held):
     assert sorted(made.content.text.split()) == ["more", "one", "ours", "top", "two"]
 
 
-def test_a_line_that_was_taken_away_goes_from_an_edit_beside_it_that_came_over_ours():
-    old, ours, now = (
-        Content(text) for text in ("one\ngone\ntwo\n", "one\ntwo\n", "one\ngone\nmore\ntwo\n")
-    )
-    made = settle(base=old, sent=ours, displaced=None, held=now)
-    assert made == Repair(Content("one\nmore\ntwo\n"))
+@pytest.mark.parametrize("end", ["\ntwo\n", ""])
+def test_a_line_that_was_taken_away_goes_from_an_edit_beside_it_that_came_over_ours(end):
+    texts = ("one\ngone", "one", "one\ngone\nmore", "one\nmore")
+    old, ours, now, both = (Content(text + end) for text in texts)
+    assert settle(base=old, sent=ours, displaced=None, held=now) == Repair(both)
 
 
 def between(tags=("a",), text="one\n", **values):
