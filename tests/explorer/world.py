@@ -28,7 +28,7 @@ from explorer.trilium_place import TriliumPlace
 from explorer.vault_place import VaultPlace
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.policy import PERMISSIVE, Policy, Visibility
-from mcp_notarium.stores.contract import Retry, Traits
+from mcp_notarium.stores.contract import Retry, Traits, WriteGuard
 from support.memory_client import ROWS
 from support.sync_rig import DATABASE
 
@@ -661,6 +661,9 @@ class World:
             confirm=True,
         )
         alone = server.busy == 1 and server.done == begun
+        # Where the last writer wins, another may have come over it in the same lines, and a copy keeps what it says.
+        covered = self.place.traits.write_guard is WriteGuard.LAST_WRITER and server.saves
+        alone = alone and not (covered and server.saves[-1].saved.copy_id)
         if answer.ok and certain and alone and made is not None and made.added(word):
             self.oracle.require_taken_back(server, str(answer.value.get("id") or note_id), word)
 
