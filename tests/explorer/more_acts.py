@@ -36,6 +36,9 @@ class Tags:
     """Ids of notes that a server has brought back to what they were."""
     theirs: dict[str, str] = field(default_factory=dict)
     """Each tag that another device has given, and the note, with which it goes."""
+    unsure: set[str] = field(default_factory=set)
+    """Those that a call was to give of which nobody knows whether it has, where the store knows no write_id: it gives them once more
+    if somebody has renamed them before the next cycle (docs/sync.md, Limits)."""
     last_list_stays: bool = False
     """The store keeps the last list: a name between may come back of a tag that two servers rename (docs/sync.md, Limits)."""
 
@@ -52,6 +55,7 @@ class Tags:
             for note_id in had
             if note_id in store and note_id not in self.taken_back | self.dropped
             if old in store[note_id].tags and "hidden" not in store[note_id].tags
+            if old not in self.unsure
             if not (self.last_list_stays and self._is_between(old))
         ]
 
@@ -115,8 +119,8 @@ class MoreActs:
         had, new = [note.id for note in notes if old in note.tags], world.word("tag")
         world.oracle.tags.renamed.setdefault(old, set()).add(new)
         world.oracle.forgive(old)
-        answer = await server.call(
-            "manage", action="rename_tag", tag=old, new_tag=new, confirm=True
+        answer = await world.giving_tag(
+            server, new, "manage", action="rename_tag", tag=old, new_tag=new, confirm=True
         )
         if answer.ok and not (answer.value.get("left") or answer.value.get("refused")):
             alone = not any(one.busy for one in world.servers if one is not server)

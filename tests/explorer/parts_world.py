@@ -40,6 +40,8 @@ class Many:
     undoes: bool = False
     tries: list[Change] = field(default_factory=list)
     change_id: str = ""
+    in_part: bool = False
+    """It was made once more, under another id: an undo by one of its ids is none of what it has done under the other."""
 
 
 class PartsWorld(World):
@@ -426,7 +428,7 @@ class PartsWorld(World):
             if not mine or mine[-1].undoes:
                 return
             asked = {"action": "undo", "change_id": mine[-1].change_id, "confirm": True}
-            many = Many(asked, mine[-1].sets, undoes=True)
+            many = Many(asked, mine[-1].sets, undoes=True, in_part=mine[-1].in_part)
             self._many.append((server.name, many))
             self._open[server.name] = many
         await self._ask_for(server, many)
@@ -459,12 +461,14 @@ class PartsWorld(World):
         known |= {note.id: self._mark_of(note.content) for note in server.notes()}
         told = {known.get(one, ""): status for one, status in rows.items()}
         for mark, changes in tries.items():
-            status = told.get(mark, "unchanged" if many.undoes else "")
+            status = told.get(mark, "unchanged" if many.undoes and not many.in_part else "")
             for change in changes if status else ():
                 is_new = many.sets[change.key[1:]] is not True or change.key[1] == "tag"
                 done = status == "changed" or (status == "unchanged" and is_new)
                 self._registers.end(change, certain=done)
-        many.change_id = answer.value.get("change_id") or ""
+        change_id = answer.value.get("change_id") or ""
+        many.in_part |= bool(many.change_id) and change_id != many.change_id
+        many.change_id = change_id
         self._open.pop(server.name, None)
 
     def _begin(self, mark: str, many: Many) -> list[Change]:

@@ -29,8 +29,7 @@ from explorer.trilium_place import TriliumPlace
 from explorer.vault_place import VaultPlace
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.policy import PERMISSIVE, Policy, Visibility
-from mcp_notarium.stores.contract import Traits, WriteGuard
-from mcp_notarium.tools.history import PARTLY
+from mcp_notarium.stores.contract import Retry, Traits, WriteGuard
 from support.memory_client import ROWS
 from support.sync_rig import DATABASE
 
@@ -603,7 +602,8 @@ class World:
         if read.ok:
             word, version = self.word("tag"), read.value["local_version"]
             tags = [*read.value["tags"], word]
-            answer = await server.call("save", id=note, tags=tags, local_version=version)
+            asked = {"id": note, "tags": tags, "local_version": version}
+            answer = await self.giving_tag(server, word, "save", **asked)
             if answer.ok and not answer.value.get("conflict_copy_id"):
                 self.oracle.tags.given.setdefault(note, set()).add(word)
 
@@ -684,10 +684,9 @@ class World:
             confirm=True,
         )
         alone = server.busy == 1 and server.done == begun
-        # Where the last writer wins, another may have come over it, and the answer tells.
-        covered = self.place.traits.write_guard is WriteGuard.LAST_WRITER
-        covered = covered and answer.value.get("status") == f"undone{PARTLY}"
-        alone = alone and not covered
+        # Where the last writer wins, another may have come over it in the same lines, and a copy keeps what it says.
+        covered = self.place.traits.write_guard is WriteGuard.LAST_WRITER and server.saves
+        alone = alone and not (covered and server.saves[-1].saved.copy_id)
         if answer.ok and certain and alone and made is not None and made.added(word):
             self.oracle.require_taken_back(server, str(answer.value.get("id") or note_id), word)
 
@@ -750,6 +749,15 @@ class World:
         finally:
             if not answered:
                 forgive()
+
+    async def giving_tag(self, server: Server, tag: str, call: str, /, **arguments: Any) -> Answer:
+        """Call a tool that gives notes a tag: if nobody knows whether it has, it may do so later."""
+        unsure = self.oracle.tags.unsure if self.place.traits.retry is Retry.ASK else set[str]()
+        unsure.add(tag)
+        answer = await server.call(call, **arguments)
+        if answer.value.get("subcategory") != UNKNOWN:
+            unsure.discard(tag)
+        return answer
 
     # What somebody else does at the store.
 

@@ -8,6 +8,7 @@ and what a store that merged nothing has changed or overwritten. It writes nothi
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 import unicodedata
 from collections import Counter
@@ -99,8 +100,11 @@ def _without_blanks(text: str) -> str:
 
 
 def _count_lines(text: str) -> Counter[str]:
-    lines = (line.rstrip("\r\n") for line in split_lines(text))
-    return Counter(line for line in lines if line.strip())
+    return Counter(line for line in _without_ends(text) if line.strip())
+
+
+def _without_ends(text: str) -> list[str]:
+    return [line.rstrip("\r\n") for line in split_lines(text)]
 
 
 class StoredAs(Enum):
@@ -169,17 +173,22 @@ def merge_repair(base: Content, sent: Content, theirs: Content) -> Content | Non
     would make text of what is left.
     """
     old, ours, others = (_without_keys(one.text) for one in (base, sent, theirs))
-    common = inserted_lines(old, ours) & inserted_lines(old, others)
-    lines, dropped = split_lines(sent.text), set[int]()
+    both = inserted_lines(old, ours) & inserted_lines(old, others)
+    lines = split_lines(sent.text)
     block = len(split_lines(sent.text[: text_start(sent.text)]))
-    for change in find_changes(split_lines(base.text), lines):
-        for at in range(change.start, change.stop) if change.adds_only else ():
+    changes = find_changes(split_lines(base.text), lines)
+    merged = None
+    # Where both have changed one place, a line that ours has there instead of another stays.
+    for among in (changes, [one for one in changes if one.adds_only]):
+        common, dropped = both.copy(), set[int]()
+        for at in itertools.chain.from_iterable(range(one.start, one.stop) for one in among):
             line = lines[at].rstrip("\r\n")
             if common[line] and (at >= block or _ITEM.match(line)):
                 common[line] -= 1
                 dropped.add(at)
-    text = "".join(line for at, line in enumerate(lines) if at not in dropped)
-    return merge_content(base, replace(sent, text=text), theirs)
+        text = "".join(line for at, line in enumerate(lines) if at not in dropped)
+        merged = merged or merge_content(base, replace(sent, text=text), theirs)
+    return merged
 
 
 def _without_keys(text: str) -> str:
@@ -227,7 +236,7 @@ def settle(
     another one over it. Somebody else's text stays in the note where two cannot be merged; ours becomes
     a copy. The displaced one becomes a copy as well if there are two others. ``held`` may be the store's own form of our text
     if nothing was displaced: merging the two could repeat a change, so ours becomes a copy if both changed one place.
-    ``once``: others may have brought the lines of ``sent``, too; see ``merge_repair``.
+    ``once``: others may have brought the lines of ``sent``, too; see ``merge_repair``. Those of ``displaced`` they always may.
     """
     content, copies_theirs = held, False
     merge = merge_repair if once else merge_content
@@ -236,10 +245,10 @@ def settle(
     elif displaced is not None and _is_over(held, base=base, sent=sent):
         # Merged with the base once more, ours would stand there twice.
         ours = merge(base, sent, displaced)
-        both = merge(sent, ours, held) if ours is not None else None
+        both = merge_repair(sent, ours, held) if ours is not None else None
         return Repair(both or held, copies_theirs=both is None)
     elif displaced is not None:
-        merged = merge(base, displaced, held)
+        merged = merge_repair(base, displaced, held)
         content, copies_theirs = merged or held, merged is None
     both = merge(base, sent, content)
     doubtful = displaced is None and both is not None and both.text != held.text
@@ -255,13 +264,14 @@ def _is_over(held: Content, *, base: Content, sent: Content) -> bool:
 
 
 def _change_same_place(base: str, sent: str, held: str) -> bool:
-    """Tell whether both texts changed or added lines at one place of the base, and not the same."""
-    old, ours, theirs = split_lines(base), split_lines(sent), split_lines(held)
+    """Tell whether both texts changed lines at one place of the base, and not the same; not if ours only takes lines away that the other one has."""
+    old, ours, theirs = map(_without_ends, (base, sent, held))
     others = find_changes(old, theirs)
     return any(
         mine.low <= other.high
         and other.low <= mine.high
         and ours[mine.start : mine.stop] != theirs[other.start : other.stop]
+        and not (mine.deletes_only and other.adds_only)
         for mine in find_changes(old, ours)
         for other in others
     )

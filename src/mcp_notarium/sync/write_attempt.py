@@ -340,10 +340,13 @@ class WriteAttempt:
             require_usable(answer.revision.id)
             # What follows a stored write is sent even if the caller has left.
             WITHDRAWN.set(lambda: False)
+        earlier = answer.status is PushStatus.REPEATED and not (repeated or answer.alone)
         try:
+            if earlier and write.kind is WriteKind.UPDATE:  # others have written since it arrived
+                return Committed(await self.repeated(write, listed=True))
             return await self._commit.commit(write, base, answer, repeated=repeated)
-        except (StoreRejected, CacheError) as error:
-            if repeated:
+        except NotariumError as error:
+            if repeated or isinstance(error, OutcomeUnknown):
                 raise  # then the text stays as a rejected write
             self._journal.release(write)
             raise unknown_outcome(

@@ -422,6 +422,36 @@ def test_a_write_is_known_in_a_note_where_its_line_was_changed_since(clients, st
     assert settled(later, store)
 
 
+@pytest.mark.parametrize("reachable", [True, False])
+def test_a_tag_of_others_is_put_back_after_an_answer_that_came_when_they_had_gone_on(
+    client, store, reachable
+):
+    async def scenario():
+        note = await client.create("one\n", "t")
+        push = client.remote.push
+
+        async def arrives_twice(write):
+            store.write(write)
+            store.edit(note.id, lambda text: f"{text}theirs\n", now=8.0)
+            client.remote.push = push
+            answer = await push(write)
+            if not reachable:
+                client.faults.plan(Fault.UNAVAILABLE, on="get")
+            return answer
+
+        client.remote.push = arrives_twice
+        tag_before(client, store, "theirs")
+        client.time.now += 1
+        with nullcontext() if reachable else pytest.raises(OutcomeUnknown):
+            saved = await client.writer.save(note=note, content=Content("one\n", ("t", "ours")))
+            assert saved.merged
+        await client.run_cycles(2)
+        assert store.contents() == {note.id: Content("one\ntheirs\n", ("t", "theirs", "ours"))}
+        assert settled(client, store)
+
+    asyncio.run(scenario())
+
+
 def test_a_tag_that_comes_while_another_is_put_back_is_put_back_as_well(client, store):
     async def scenario():
         note = await client.create("one\n", "t")

@@ -203,6 +203,21 @@ def test_a_line_that_others_have_brought_too_stands_once_whatever_has_met(
     assert (sorted(made.content.text.split()), made.copies) == (sorted(words), False)
 
 
+@pytest.mark.parametrize("held", ["top one two ours more", "top one two more"])
+def test_a_line_that_was_overwritten_and_brought_again_stands_once(held):
+    texts = ("one two", "one two ours", "more one two", held)
+    old, ours, other, now = (Content(text.replace(" ", "\n") + "\n") for text in texts)
+    made = settle(base=old, sent=ours, displaced=other, held=now)
+    assert sorted(made.content.text.split()) == ["more", "one", "ours", "top", "two"]
+
+
+@pytest.mark.parametrize("end", ["\ntwo\n", ""])
+def test_a_line_that_was_taken_away_goes_from_an_edit_beside_it_that_came_over_ours(end):
+    texts = ("one\ngone", "one", "one\ngone\nmore", "one\nmore")
+    old, ours, now, both = (Content(text + end) for text in texts)
+    assert settle(base=old, sent=ours, displaced=None, held=now) == Repair(both)
+
+
 def between(tags=("a",), text="one\n", **values):
     return Content(text, tuple(tags), title="T", properties=Properties([]).having(values))
 
