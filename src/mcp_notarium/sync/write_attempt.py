@@ -301,8 +301,9 @@ class WriteAttempt:
         try:
             await self._cache.flush()  # defence: write-flushed-before-sent
         except CacheError as error:
-            if self._drop(view) is None:
-                raise not_recorded_error(error) from error
+            if self._drop(view):
+                raise unknown_outcome("another process has stored the write", write) from error
+            raise not_recorded_error(error) from error
         return write
 
     async def _push_dated(self, view: View, base: Content) -> Committed:

@@ -6,7 +6,7 @@ import pytest
 
 from mcp_notarium.domain.conflict_copy import MARK, copy_write_id
 from mcp_notarium.domain.note import Content, WriteState
-from mcp_notarium.errors import LoginRequired, OutcomeUnknown, StoreUnavailable
+from mcp_notarium.errors import CacheError, LoginRequired, OutcomeUnknown, StoreUnavailable
 from mcp_notarium.stores.contract import random_id
 from mcp_notarium.sync.write_attempt import ROUNDS
 from mcp_notarium.sync.write_decisions import WriteOutcome
@@ -335,6 +335,22 @@ def test_a_save_that_was_taken_over_while_it_was_answered_is_shown_with_its_text
     asyncio.run(second.writer.replay.finish_all())
     assert first.cache.journal.all() == []
     assert first.contents() == store.contents()
+
+
+def test_a_write_is_in_doubt_if_the_disk_fails_and_another_process_has_stored_it(clients, store):
+    first, second = clients(traits=LIKE_VAULT), clients(traits=LIKE_VAULT)
+
+    async def full():
+        first.time.now += LEASE + 1
+        await second.sync()
+        raise CacheError("the disk is full")
+
+    first.cache.flush = full
+    with pytest.raises(OutcomeUnknown, match="another process"):
+        asyncio.run(first.create("mine\n"))
+    assert [content.text for content in store.contents().values()] == ["mine\n"]
+    assert second.contents() == store.contents()
+    assert not second.cache.journal.all()
 
 
 def test_a_new_note_that_another_process_has_made_meanwhile_is_answered_as_made(clients, store):

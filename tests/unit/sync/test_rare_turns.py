@@ -452,6 +452,27 @@ def test_a_tag_of_others_is_put_back_after_an_answer_that_came_when_they_had_gon
     asyncio.run(scenario())
 
 
+def test_of_a_note_that_was_hidden_when_a_write_arrived_nothing_is_put_back(clients, store):
+    client = clients()
+    note = asyncio.run(client.create("one\n", "t"))
+
+    def stop(name):
+        if name == "pushed":
+            raise Crash
+
+    killed = clients(on_step=stop)
+    killed.time.now += 1
+    tag_before(killed, store, "private")
+    with pytest.raises(Crash):
+        asyncio.run(killed.writer.save(note=note, content=Content("one\nours\n", ("t", "ours"))))
+    store.edit(note.id, lambda text: text.replace("ours", "Ours, better"), now=8.0)
+    rules = Visibility(hidden_tags=("private",))
+    later = clients(owner_ended=lambda _owner: True, rules=rules)
+    asyncio.run(later.run_cycles(2))
+    assert store.contents()[note.id] == Content("one\nOurs, better\n", ("t", "ours"))
+    assert settled(later, store)
+
+
 def test_a_tag_that_comes_while_another_is_put_back_is_put_back_as_well(client, store):
     async def scenario():
         note = await client.create("one\n", "t")
