@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -508,6 +509,14 @@ class Oracle:
 
     # In the end.
 
+    def _find_parted(self, store: dict[str, Content]) -> set[str]:
+        """Return the words whose letters a merge may have parted, over a version that the store has dropped (docs/sync.md, Limits)."""
+        texts = [content.text for content in store.values()] if self.forgetful else []
+        parted = {
+            one: re.compile(".*".join(map(re.escape, one)), re.DOTALL) for one in self.promised
+        }
+        return {one for one, found in parted.items() if any(map(found.search, texts))}
+
     def judge(self, servers: list[Server], store: dict[str, Content]) -> None:
         """Demand all that must hold once everything works again and is quiet."""
         if self.broken:
@@ -538,7 +547,8 @@ class Oracle:
             for word, note_id in self.tags.theirs.items()
             if note_id not in store or note_id in self.tags.dropped
         }
-        lost = {word: whom for word, whom in self.promised.items() if word not in kept | went}
+        kept |= went | self._find_parted(store)
+        lost = {word: whom for word, whom in self.promised.items() if word not in kept}
         if lost:
             told = ", ".join(f"{word}, which {whom} had written," for word, whom in lost.items())
             raise Broken(f"text is lost: {told} is nowhere; the store has {_texts(store.values())}")
