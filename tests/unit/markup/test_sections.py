@@ -5,6 +5,7 @@ import time
 import pytest
 
 from mcp_notarium.markup.sections import MOST_SHOWN, outline, read_sections
+from support.durations import seconds_of_loop
 
 TEXT = """---
 # a comment
@@ -120,11 +121,11 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_text_is_read_in_bounded_time(text):
+    loop = seconds_of_loop(300_000)  # a fiftieth of a second on a machine with nothing else to do
     began = time.process_time()
     sections = read_sections(text)
-    seconds = time.process_time() - began
-    assert seconds < 1.5, "about a quarter of a second on a machine with nothing else to do"
+    assert time.process_time() - began < 40 * loop, "a quarter of a second there"
     began = time.process_time()
     outline(text)
-    assert time.process_time() - began < 1.0
+    assert time.process_time() - began < 40 * loop
     assert len(sections) <= 62_501
