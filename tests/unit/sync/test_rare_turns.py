@@ -400,9 +400,8 @@ def test_a_tag_of_others_is_put_back_by_whoever_finishes_the_write(
     assert settled(later, store)
 
 
-@pytest.mark.parametrize("now", ["Ours, better\n", ""])
-@pytest.mark.parametrize("given", [["theirs"], []])
-def test_a_write_is_known_in_a_note_where_its_line_was_changed_since(clients, store, given, now):
+def killed_and_edited(clients, store, *given, now):
+    """Save a line and a tag over tags given right before, end before the answer is stored, and let others change the line."""
     client = clients()
     note = asyncio.run(client.create("one\n", "t"))
 
@@ -416,6 +415,13 @@ def test_a_write_is_known_in_a_note_where_its_line_was_changed_since(clients, st
     with pytest.raises(Crash):
         asyncio.run(killed.writer.save(note=note, content=Content("one\nours\n", ("t", "ours"))))
     store.edit(note.id, lambda text: text.replace("ours\n", now), now=8.0)
+    return note
+
+
+@pytest.mark.parametrize("now", ["Ours, better\n", ""])
+@pytest.mark.parametrize("given", [["theirs"], []])
+def test_a_write_is_known_in_a_note_where_its_line_was_changed_since(clients, store, given, now):
+    note = killed_and_edited(clients, store, *given, now=now)
     later = clients(owner_ended=lambda _owner: True)
     asyncio.run(later.run_cycles(2))
     assert store.contents() == {note.id: Content("one\n" + now, ("t", *given, "ours"))}
@@ -453,19 +459,7 @@ def test_a_tag_of_others_is_put_back_after_an_answer_that_came_when_they_had_gon
 
 
 def test_of_a_note_that_was_hidden_when_a_write_arrived_nothing_is_put_back(clients, store):
-    client = clients()
-    note = asyncio.run(client.create("one\n", "t"))
-
-    def stop(name):
-        if name == "pushed":
-            raise Crash
-
-    killed = clients(on_step=stop)
-    killed.time.now += 1
-    tag_before(killed, store, "private")
-    with pytest.raises(Crash):
-        asyncio.run(killed.writer.save(note=note, content=Content("one\nours\n", ("t", "ours"))))
-    store.edit(note.id, lambda text: text.replace("ours", "Ours, better"), now=8.0)
+    note = killed_and_edited(clients, store, "private", now="Ours, better\n")
     rules = Visibility(hidden_tags=("private",))
     later = clients(owner_ended=lambda _owner: True, rules=rules)
     asyncio.run(later.run_cycles(2))
