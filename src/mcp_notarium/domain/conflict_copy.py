@@ -236,7 +236,7 @@ def settle(
     another one over it. Somebody else's text stays in the note where two cannot be merged; ours becomes
     a copy. The displaced one becomes a copy as well if there are two others. ``held`` may be the store's own form of our text
     if nothing was displaced: merging the two could repeat a change, so ours becomes a copy if both changed one place.
-    ``once``: others may have brought the lines of ``sent``, too; see ``merge_repair``. Those of ``displaced`` they always may.
+    ``once``: others may have brought the lines of ``sent``, too; see ``merge_repair``.
     """
     content, copies_theirs = held, False
     merge = merge_repair if once else merge_content
@@ -245,10 +245,10 @@ def settle(
     elif displaced is not None and _is_over(held, base=base, sent=sent):
         # Merged with the base once more, ours would stand there twice.
         ours = merge(base, sent, displaced)
-        both = merge_repair(sent, ours, held) if ours is not None else None
+        both = merge(sent, ours, held) if ours is not None else None
         return Repair(both or held, copies_theirs=both is None)
     elif displaced is not None:
-        merged = merge_repair(base, displaced, held)
+        merged = merge(base, displaced, held)
         content, copies_theirs = merged or held, merged is None
     both = merge(base, sent, content)
     doubtful = displaced is None and both is not None and both.text != held.text

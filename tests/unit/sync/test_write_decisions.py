@@ -203,12 +203,18 @@ def test_a_line_that_others_have_brought_too_stands_once_whatever_has_met(
     assert (sorted(made.content.text.split()), made.copies) == (sorted(words), False)
 
 
-@pytest.mark.parametrize("held", ["top one two ours more", "top one two more"])
-def test_a_line_that_was_overwritten_and_brought_again_stands_once(held):
-    texts = ("one two", "one two ours", "more one two", held)
-    old, ours, other, now = (Content(text.replace(" ", "\n") + "\n") for text in texts)
-    made = settle(base=old, sent=ours, displaced=other, held=now)
-    assert sorted(made.content.text.split()) == ["more", "one", "ours", "top", "two"]
+def test_equal_lines_that_two_bring_to_two_places_both_stay():
+    """What ours has overwritten is somebody's text, though another one says the same elsewhere."""
+    base, theirs = "# A\na\n\n# B\nb\n", "# A\na\n- milk\n\n# B\nb\n"
+    plan = settle(
+        base=Content(base),
+        sent=Content(f"{base}ours\n"),
+        displaced=Content(theirs),
+        held=Content(f"{base}- milk\n"),
+        once=False,
+    )
+    assert plan.content.text.split("\n# B\n")[0] == "# A\na\n- milk\n"
+    assert plan.content.text.count("- milk\n") == 2
 
 
 @pytest.mark.parametrize("end", ["\ntwo\n", ""])
