@@ -8,7 +8,6 @@ and what a store that merged nothing has changed or overwritten. It writes nothi
 from __future__ import annotations
 
 import hashlib
-import itertools
 import re
 import unicodedata
 from collections import Counter
@@ -173,22 +172,17 @@ def merge_repair(base: Content, sent: Content, theirs: Content) -> Content | Non
     would make text of what is left.
     """
     old, ours, others = (_without_keys(one.text) for one in (base, sent, theirs))
-    both = inserted_lines(old, ours) & inserted_lines(old, others)
-    lines = split_lines(sent.text)
+    common = inserted_lines(old, ours) & inserted_lines(old, others)
+    lines, dropped = split_lines(sent.text), set[int]()
     block = len(split_lines(sent.text[: text_start(sent.text)]))
-    changes = find_changes(split_lines(base.text), lines)
-    merged = None
-    # Where both have changed one place, a line that ours has there instead of another stays.
-    for among in (changes, [one for one in changes if one.adds_only]):
-        common, dropped = both.copy(), set[int]()
-        for at in itertools.chain.from_iterable(range(one.start, one.stop) for one in among):
+    for change in find_changes(split_lines(base.text), lines):
+        for at in range(change.start, change.stop) if change.adds_only else ():
             line = lines[at].rstrip("\r\n")
             if common[line] and (at >= block or _ITEM.match(line)):
                 common[line] -= 1
                 dropped.add(at)
-        text = "".join(line for at, line in enumerate(lines) if at not in dropped)
-        merged = merged or merge_content(base, replace(sent, text=text), theirs)
-    return merged
+    text = "".join(line for at, line in enumerate(lines) if at not in dropped)
+    return merge_content(base, replace(sent, text=text), theirs)
 
 
 def _without_keys(text: str) -> str:

@@ -112,9 +112,9 @@ LINES = "one\ntwo\nthree\n"
         ("A\nA\n" + LINES, LINES + "A\n", "A\n" + LINES + "A\n"),
         ("one\nTWO\nthree\n", "one\nTWO\nthree\nA\n", "one\nTWO\nthree\nA\n"),
         ("one\nTWO\nthree\n", "one\nZWEI\nthree\n", None),
-        ("A\ntwo\none\nthree\n", LINES + "A\n", "two\none\nthree\nA\n"),
+        ("milk\ntwo\nthree\n", LINES + "milk\n", "milk\ntwo\nthree\nmilk\n"),
     ],
-    ids=["another order", "one of two", "in the place of another", "the same line", "a moved one"],
+    ids=["another order", "one of two", "in the place of another", "the same line", "elsewhere"],
 )
 def test_what_two_repairs_add_stands_there_once(repair, theirs, merged):
     made = merge_repair(Content(LINES), Content(repair), Content(theirs))
