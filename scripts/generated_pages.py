@@ -119,8 +119,8 @@ def _by_system(rule: tuple[str, tuple[str, str, str]]) -> str:
 def change_table() -> str:
     """Return what is decided about a note that a page or the change feed tells of."""
     rows = [
-        (ours.value, theirs.value, row.move.value, row.why)
-        for (ours, theirs), row in CHANGES.items()
+        (ours.value, theirs.value, move.value, why)
+        for (ours, theirs), (move, why) in CHANGES.items()
     ]
     return _table(("here", "the store says", "action", "why"), rows)
 

@@ -23,7 +23,7 @@ from mcp_notarium.sync.batch_apply import BatchApplier, BatchCommitter
 from mcp_notarium.sync.head_reader import HeadReader
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_locks import NoteLocks
-from mcp_notarium.sync.pull_decisions import LocalState, Move, PlannedMove, RemoteState
+from mcp_notarium.sync.pull_decisions import LocalState, Move, RemoteState
 from mcp_notarium.sync.replay import Replay
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.write_attempt import WriteAttempt
@@ -132,7 +132,7 @@ def _undo_of_anybody(set_attribute: Set) -> None:
 
 def _tombstones_passed_over(set_attribute: Set) -> None:
     moves = dict(pull_decisions.CHANGES)
-    moves[LocalState.KNOWN, RemoteState.GONE] = PlannedMove(Move.NOTHING, "broken")
+    moves[LocalState.KNOWN, RemoteState.GONE] = Move.NOTHING, "broken"
     set_attribute(pull_decisions, "CHANGES", moves)
 
 

@@ -436,6 +436,10 @@ class Library:
         """Make a note under this id; see :meth:`Writer.revive`."""
         return await self._writer.revive(note_id, content, act=act)
 
+    async def foresee(self, note: Note, content: Content | None) -> None:
+        """See :meth:`Writer.foresee`."""
+        await self._writer.foresee(note, content)
+
     async def remove(self, note: Note, *, act: Act, keeps: bool = False) -> None:
         """Remove a note for good; see :meth:`Writer.remove`."""
         await self._writer.remove(note, act=act, keeps=keeps)

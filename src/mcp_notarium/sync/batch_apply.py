@@ -148,10 +148,8 @@ class BatchCommitter:
     def plan(self, remotes: Sequence[Remote]) -> list[Action]:
         """Decide about each note from the present state of the database."""
         ids = [remote.id for remote in remotes]
-        etags, hidden_notes = (
-            self._cache.notes.etags(ids),
-            self._cache.notes.visibility.hidden_notes(ids),
-        )
+        notes = self._cache.notes
+        etags, hidden_notes = notes.etags(ids), notes.visibility.hidden_notes(ids)
         pending = self.pending()
         actions = []
         for remote in remotes:

@@ -51,21 +51,17 @@ class CycleRunner:
         self.applier = BatchApplier(cache, store, stopwatch=stopwatch)
         self.sources = BatchReader(cache, store, applier=self.applier, stopwatch=stopwatch)
         self.state = State.IDLE
-        self._logged_left_out = 0
+        self._logged_left_out = self._last_request = self._finished_writes = 0
         self._plan: Batches | None = None
         self._batch = Batch((), 0)
         self._tally = Tally()
         self._began = 0.0
-        self._last_request = 0
         self._failure: NotariumError | None = None
         self.last_failure: NotariumError | None = None
         """The error of the last cycle; None: it succeeded."""
         self._retry_at = 0.0
         self.backoff = CycleBackoff()
-        self._began_by_feed = False
-        self._unwritten_since = False
-        self._cursor_lost = False
-        self._finished_writes = 0
+        self._began_by_feed = self._unwritten_since = self._cursor_lost = False
         self._stamp_at_end: tuple[int, int] | None = None
         self._recorded = True
 
@@ -124,8 +120,7 @@ class CycleRunner:
     def _begin(self) -> None:
         self._began = self._stopwatch()
         self._tally = Tally()
-        self._last_request = 0
-        self._finished_writes = 0
+        self._last_request = self._finished_writes = 0
         self._cursor_lost = False
 
     async def _perform_guarded(self) -> Event:
@@ -247,17 +242,10 @@ class CycleRunner:
         if not succeeded:
             error = type(self._failure).__name__
             log.warning("sync.cycle_failed", state=self.state.value, error=error)
-        elif hides:  # the other numbers would count hidden notes too
-            if tally.changed:
-                log.info("sync.cycle_done", stored=tally.stored, removed=tally.removed)
-        elif tally.changed or tally.deferred:
-            log.info(
-                "sync.cycle_done",
-                stored=tally.stored,
-                removed=tally.removed,
-                deferred=tally.deferred,
-                fetched=tally.fetched,
-            )
+        elif tally.changed or (tally.deferred and not hides):
+            # These numbers would count hidden notes, too.
+            more = {} if hides else {"deferred": tally.deferred, "fetched": tally.fetched}
+            log.info("sync.cycle_done", stored=tally.stored, removed=tally.removed, **more)
         if not hides:  # nobody can tell whether the policy shows them
             with suppress(CacheError):
                 if (count := self._progress.left_out) > self._logged_left_out:

@@ -67,10 +67,8 @@ class HeadReader:
         self._store = store
         self._journal = journal
         traits = store.traits
-        self._merges = (traits.write_guard, traits.versions) == (
-            WriteGuard.SERVER_MERGE,
-            Versions.BY_ETAG,
-        )
+        self._merges = traits.write_guard is WriteGuard.SERVER_MERGE
+        self._merges &= traits.versions is Versions.BY_ETAG
         self._in_parts = traits.retry is Retry.ASK and not traits.ids.named
 
     async def look_first(self, view: View, asked: Asked) -> View:
@@ -116,9 +114,10 @@ class HeadReader:
             return view.holding(Held.NOTHING)  # hidden elsewhere: it is gone to the caller here
         await self._require_change(head)
         exact = Fact.EXACT in asked.facts
+        shown = self._cache.shown(note.id) if exact else note
         # defence: undo-of-known-revision-only =False
-        moved = exact and (head.etag != view.seen or self._has_moved(note))
-        unchanged = head.etag if head.content == note.content and not moved else None
+        moved = not shown or (head.etag, shown.local_version) != (view.seen, note.local_version)
+        unchanged = head.etag if head.content == note.content and not (exact and moved) else None
         held, wanted = held_for_update(
             head,
             base=note.content,
@@ -372,16 +371,22 @@ class HeadReader:
             head = await get_newest(self._store, write.note_id)
             unchanged = isinstance(head, Revision) and head.etag == write.base_etag
             return replace(view, head=head).holding(Held.REFUSING if unchanged else Held.SINCE)
-        named, seen = self._store.traits.ids.named, self._cache.notes.etag(write.note_id)
         with suppress(NotariumError):
-            newest = await get_proven(self._cache, self._store, write.note_id)
-            gone = isinstance(newest, Tombstone) or not self._journal.sees_revision(newest)
-            if gone and named:  # left to the next listing
+            if await self.refresh(write.note_id):
                 return view.but(Fact.NAMED).holding(Held.NOTHING)
-            self._journal.adopt(newest, seen=seen)  # the caller's next ``get`` shows the conflict
         if self._cache.shown(write.note_id) is None:
             return view.holding(Held.NOTHING)
         return view.holding(Held.REFUSING if refusing else Held.CLASHING)
+
+    async def refresh(self, note_id: str) -> bool:
+        """Let the index have the note as the store has it; True if it is not under its name: the next listing tells where."""
+        seen = self._cache.notes.etag(note_id)
+        newest = await get_proven(self._cache, self._store, note_id)
+        gone = isinstance(newest, Tombstone) or not self._journal.sees_revision(newest)
+        if not (gone and self._store.traits.ids.named):
+            self._journal.adopt(newest, seen=seen)  # the caller's next ``get`` shows the conflict
+            return False
+        return True
 
     async def _find(
         self, write: PendingWrite, *, listed: bool
@@ -475,11 +480,6 @@ class HeadReader:
             if known is not None and known.raw and known.content != view.write.content:
                 return known
         return await get_proven(self._cache, self._store, note_id)
-
-    def _has_moved(self, note: Note) -> bool:
-        """Tell whether the index has another revision by now than the one that the caller has read."""
-        held = self._cache.shown(note.id)
-        return held is None or held.local_version != note.local_version
 
     def _is_name_free(self, write: PendingWrite) -> bool:
         """Tell whether the write gives the note no id that another one has, or that rules hide."""

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import Enum
-from typing import assert_never
 
 from mcp_notarium.domain.note import Content, Revision, Tombstone, by_identity
 from mcp_notarium.errors import RemoteVanished
@@ -100,40 +99,32 @@ class Move(Enum):
     """Leave the note until the writer has finished its write, then decide again."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedMove:
-    """Hold a move and the reason for it, in a reader's words."""
-
-    move: Move
-    why: str
-
-
 _UNKNOWN, _KNOWN, _PENDING = LocalState.UNKNOWN, LocalState.KNOWN, LocalState.PENDING
 
 # fmt: off
-CHANGES: Mapping[tuple[LocalState, RemoteState], PlannedMove] = {
-    (_UNKNOWN, RemoteState.NEWER): PlannedMove(Move.STORE, "a new note"),
-    (_UNKNOWN, RemoteState.OTHER): PlannedMove(Move.FETCH, "it went away here while we asked: ask again"),
-    (_UNKNOWN, RemoteState.GONE): PlannedMove(Move.NOTHING, "it was never here, or is gone already"),
-    (_UNKNOWN, RemoteState.MISSING): PlannedMove(Move.FETCH, "somebody wants to know: ask"),
-    (_KNOWN, RemoteState.SAME): PlannedMove(Move.NOTHING, "we have it"),
-    (_KNOWN, RemoteState.NEWER): PlannedMove(Move.STORE, "it was changed elsewhere"),
-    (_KNOWN, RemoteState.OLDER): PlannedMove(Move.FETCH, "a listing that lags, or a note made again after its removal: ask the note"),
-    (_KNOWN, RemoteState.OTHER): PlannedMove(Move.FETCH, "which of the two is newer cannot be told: ask"),
-    (_KNOWN, RemoteState.RECREATED): PlannedMove(Move.REPLACE, "removed and made again, and its version count came to the same number"),
-    (_KNOWN, RemoteState.GONE): PlannedMove(Move.FORGET, "the store says it was removed"),
+CHANGES: Mapping[tuple[LocalState, RemoteState], tuple[Move, str]] = {
+    (_UNKNOWN, RemoteState.NEWER): (Move.STORE, "a new note"),
+    (_UNKNOWN, RemoteState.OTHER): (Move.FETCH, "it went away here while we asked: ask again"),
+    (_UNKNOWN, RemoteState.GONE): (Move.NOTHING, "it was never here, or is gone already"),
+    (_UNKNOWN, RemoteState.MISSING): (Move.FETCH, "somebody wants to know: ask"),
+    (_KNOWN, RemoteState.SAME): (Move.NOTHING, "we have it"),
+    (_KNOWN, RemoteState.NEWER): (Move.STORE, "it was changed elsewhere"),
+    (_KNOWN, RemoteState.OLDER): (Move.FETCH, "a listing that lags, or a note made again after its removal: ask the note"),
+    (_KNOWN, RemoteState.OTHER): (Move.FETCH, "which of the two is newer cannot be told: ask"),
+    (_KNOWN, RemoteState.RECREATED): (Move.REPLACE, "removed and made again, and its version count came to the same number"),
+    (_KNOWN, RemoteState.GONE): (Move.FORGET, "the store says it was removed"),
     # defence: removal-needs-proof FETCH=FORGET
-    (_KNOWN, RemoteState.MISSING): PlannedMove(Move.FETCH, "absence is no proof: ask the note itself"),
-    (_PENDING, RemoteState.SAME): PlannedMove(Move.NOTHING, "the write is still on its way"),
-    (_PENDING, RemoteState.NEWER): PlannedMove(Move.RESOLVE, "the pending text must be merged, not covered"),
-    (_PENDING, RemoteState.OLDER): PlannedMove(Move.RESOLVE, "the writer asks for the newest revision anyway"),
-    (_PENDING, RemoteState.OTHER): PlannedMove(Move.RESOLVE, "the writer asks for the newest revision anyway"),
-    (_PENDING, RemoteState.RECREATED): PlannedMove(Move.RESOLVE, "the writer asks for the note anyway"),
-    (_PENDING, RemoteState.GONE): PlannedMove(Move.RESOLVE, "removed there, changed here: the text is kept"),
-    (_PENDING, RemoteState.MISSING): PlannedMove(Move.RESOLVE, "first the write, then the question"),
+    (_KNOWN, RemoteState.MISSING): (Move.FETCH, "absence is no proof: ask the note itself"),
+    (_PENDING, RemoteState.SAME): (Move.NOTHING, "the write is still on its way"),
+    (_PENDING, RemoteState.NEWER): (Move.RESOLVE, "the pending text must be merged, not covered"),
+    (_PENDING, RemoteState.OLDER): (Move.RESOLVE, "the writer asks for the newest revision anyway"),
+    (_PENDING, RemoteState.OTHER): (Move.RESOLVE, "the writer asks for the newest revision anyway"),
+    (_PENDING, RemoteState.RECREATED): (Move.RESOLVE, "the writer asks for the note anyway"),
+    (_PENDING, RemoteState.GONE): (Move.RESOLVE, "removed there, changed here: the text is kept"),
+    (_PENDING, RemoteState.MISSING): (Move.RESOLVE, "first the write, then the question"),
 }
 # fmt: on
-"""The whole decision. Any pair that is not listed cannot occur (a note not known is never SAME or
+"""The whole decision: the move, and the reason in a reader's words. Any pair that is not listed cannot occur (a note not known is never SAME or
 OLDER). A REJECTED write does not make a note PENDING: its text waits in its own table."""
 
 
@@ -158,8 +149,6 @@ def remote_state(known: Known | None, remote: Remote) -> RemoteState:
             return _compare_confirmed(known, answer, still=seen == (known.etag if known else None))
         case Revision() | Entry():
             return _compare(known, remote)
-        case _:
-            assert_never(remote)
 
 
 def _compare_confirmed(
@@ -182,20 +171,19 @@ def _compare(known: Known | None, remote: Revision | Entry) -> RemoteState:
         return RemoteState.NEWER
     if known.etag == remote.etag:
         return RemoteState.SAME
-    if known.version is None or remote.server_version is None:
+    ours, theirs = known.version, remote.server_version
+    if ours is None or theirs is None or ours == theirs:
         return RemoteState.OTHER
-    if known.version == remote.server_version:
-        return RemoteState.OTHER
-    return RemoteState.NEWER if remote.server_version > known.version else RemoteState.OLDER
+    return RemoteState.NEWER if theirs > ours else RemoteState.OLDER
 
 
 def plan(known: Known | None, remote: Remote, *, pending: bool) -> Action:
     """Decide what to do about one note; ``pending``: it has an unfinished write."""
     ours = _PENDING if pending else _UNKNOWN if known is None else _KNOWN
-    move = CHANGES[ours, remote_state(known, remote)].move
+    move, _ = CHANGES[ours, remote_state(known, remote)]
+    content = remote.answer if isinstance(remote, Confirmed) else remote
     if move not in (Move.STORE, Move.REPLACE):
         return Action(move, remote.id)
-    content = remote.answer if isinstance(remote, Confirmed) else remote
     if isinstance(content, Revision):
         return Action(move, remote.id, content)
     return Action(Move.FETCH, remote.id)

@@ -223,8 +223,7 @@ class Replay:
             return None
         try:
             async with asyncio.timeout(ITEM_SECONDS):
-                work = self._finish(claimed, listed=listed)
-                return (await lock.run_to_end(work)).outcome
+                return (await lock.run_to_end(self._finish(claimed, listed=listed))).outcome
         except TimeoutError:
             self._backoff.record_failure(write.write_id)
             self._late.append(lock)

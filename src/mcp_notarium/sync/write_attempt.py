@@ -107,13 +107,7 @@ class WriteAttempt:
 
     async def first(self, write: PendingWrite, asked: Asked, lock: NoteLock) -> WriteResult:
         """Attempt what a caller waits for; AGAIN: nothing is stored. Raises what ``Writer`` raises."""
-        view = View(write, Case.of(write, Attempt.FIRST, Held.NOTHING, *asked.facts), asked)
-        looks = write.kind is not WriteKind.CREATE or self._heads.scoped
-        try:
-            view = await self._heads.look_first(view, asked) if looks else view
-        except (StoreError, LoginRequired) as error:
-            raise add_outcome(error, _nothing_done(write)) from None
-        work = self._carry_out_act(view, asked)
+        work = self._carry_out_act(await self._look(write, asked), asked)
         if self._store.traits.in_database:
             return await work
         try:
@@ -121,6 +115,25 @@ class WriteAttempt:
         except asyncio.CancelledError:
             self._journal.leave(write)
             raise
+
+    async def foresee(self, write: PendingWrite, asked: Asked) -> None:
+        """Raise what :meth:`first` would raise now. Nothing is recorded, but in the index what the store holds."""
+        view = await self._look(write, asked, foresees=True)
+        if decide(view.case) is Step.REFUSE:
+            raise self._refuse(view, asked)
+
+    async def _look(self, write: PendingWrite, asked: Asked, *, foresees: bool = False) -> View:
+        """Read the head for a first attempt, and compare; ``foresees``: also of a note to be removed."""
+        view = View(write, Case.of(write, Attempt.FIRST, Held.NOTHING, *asked.facts), asked)
+        if write.kind is WriteKind.CREATE and not self._heads.scoped:
+            return view
+        try:
+            read = foresees and write.kind is WriteKind.DELETE
+            if read and await self._heads.refresh(write.note_id):
+                return view.but(Fact.NAMED)
+            return await self._heads.look_first(view, asked)
+        except (StoreError, LoginRequired) as error:
+            raise add_outcome(error, _nothing_done(write)) from None
 
     async def following(self, write: PendingWrite, head: Revision | None = None) -> WriteResult:
         """Send what was recorded with another write, over ``head``. WAITING: it stays in the journal for the next cycle."""

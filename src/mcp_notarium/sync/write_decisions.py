@@ -62,6 +62,7 @@ class Fact(Enum):
     ARRIVED = "it is known to have arrived"
     KEPT = "it needs no copy"
     """It is one, it has one, or the text is elsewhere too."""
+    BULK = "it is of a change of many"
     LINK = "it writes links"
     """It lets links follow a note that was renamed."""
     REPAIR = "it is a repair"
@@ -107,6 +108,7 @@ class Case:
     def of(cls, write: PendingWrite, attempt: Attempt, held: Held, *facts: Fact) -> Case:
         """Return the case of an entry, with what it says of itself."""
         said = {Fact.LINK: write.after, Fact.REPAIR: write.repair, Fact.KEPT: write.copied}
+        said |= {Fact.BULK: write.change_id}
         return cls(write.kind, attempt, held, frozenset({*facts, *filter(said.get, said)}))
 
 
@@ -161,6 +163,7 @@ DECISIONS = (
     Decision(_UPDATE, _FIRST, Held.MERGEABLE, Fact.EXACT, Step.REFUSE, "what was agreed to is not merged with what came after"),
     Decision(_UPDATE, _FIRST, Held.MERGEABLE, Fact.HIDDEN, Step.REFUSE, "each side kept a tag that shows the note; both edits keep none"),
     Decision(_UPDATE, _FIRST, Held.MERGEABLE, None, Step.PUSH, "both edits fit: merged"),
+    Decision(_UPDATE, _FIRST, Held.CLASHING, Fact.BULK, Step.REFUSE, "the same lines: drafted once more, then left, and named"),
     Decision(_UPDATE, _FIRST, Held.CLASHING, None, Step.REFUSE, "the same lines: the caller decides"),
     Decision(_UPDATE, _FIRST, Held.TAKEN, None, Step.REFUSE, "something else has the new name: the caller decides"),
     Decision(_UPDATE, _FIRST, Held.OVERTAKEN, None, Step.REFUSE, "another change followed: the caller decides"),

@@ -144,6 +144,17 @@ class Writer:
         )
         return self._answer(await self._change(write, asked), wanted)
 
+    async def foresee(self, note: Note, content: Content | None) -> None:
+        """Raise what :meth:`save`, exactly, or :meth:`remove` (None) would raise as the note is now, before a person is asked."""
+        if self._store.traits.in_database:
+            return
+        kind = WriteKind.DELETE if content is None else WriteKind.UPDATE
+        wanted = (content or note.content).cleaned()
+        write = self._journal.make(note_id=note.id, kind=kind, content=wanted)
+        async with self.locks.lock(note.id) as lock:
+            await self.replay.finish_earlier(note.id, lock)
+            await self._attempt.foresee(write, Asked(note=note, facts=frozenset({Fact.EXACT})))
+
     async def revive(self, note_id: str, content: Content, *, act: Act | None = None) -> Saved:
         """Make a note under this id again. Raises as :meth:`save`, and ``VersionConflict`` if one has it."""
         write = self._make_creation(note_id, content)

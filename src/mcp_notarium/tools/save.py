@@ -191,15 +191,7 @@ async def carry_out(
     stamp = app.library.stamp()
     agreed = await with_questions(app, await begun(), call)
     await app.library.require_open(agreed.note, agreed.content)
-    if agreed.asks and not agreed.changes_nothing:
-        app.usage_limits.require_write()
-        note, links = agreed.note, agreed.elsewhere.links
-        await require_consent(
-            call,
-            agreed.asks,
-            note_id=note.id if note else "",
-            changes=changes_of(note, agreed.content, lambda: relinked(app, links)),
-        )
+    agreed = await _ask(app, drafting, call, agreed, exact=exact, again=begun is not drafting)
     async with app.library.writing(agreed.key) as waited:
         if (done := _find_saved(app, step)) is not None:
             return done
@@ -224,6 +216,41 @@ async def carry_out(
             else:
                 return draft, saved.note, saved
     raise AssertionError("the last attempt returns or raises")
+
+
+async def _ask(
+    app: App,
+    drafting: Callable[[], Awaitable[Draft]],
+    call: CallContext,
+    draft: Draft,
+    *,
+    exact: bool,
+    again: bool,
+) -> Draft:
+    """Ask a person about a draft with questions; return what they have agreed to.
+
+    The store is looked at first, so that nobody is asked in vain, unless the same call is made ``again``. Raises what a save raises.
+    """
+    if not draft.asks or draft.changes_nothing:
+        return draft
+    app.usage_limits.require_write()
+    if draft.note is not None and not again:
+        try:
+            await app.library.foresee(draft.note, draft.content)
+        except VersionConflict as error:
+            if exact or not draft.may_follow:
+                raise _with_overlaps(app, error, draft, exact=exact) from None
+            draft = await _draft_in_step(app, drafting, call)
+            if not draft.asks or draft.changes_nothing:
+                return draft
+    note, links = draft.note, draft.elsewhere.links
+    await require_consent(
+        call,
+        draft.asks,
+        note_id=note.id if note else "",
+        changes=changes_of(note, draft.content, lambda: relinked(app, links)),
+    )
+    return draft
 
 
 async def _require_as_agreed(app: App, draft: Draft, agreed: Draft, *, exact: bool) -> None:

@@ -162,9 +162,9 @@ def test_every_situation_that_can_occur_has_a_row():
 
 
 def test_no_row_of_a_pending_note_touches_the_note():
-    moves = {row.move for (ours, _), row in CHANGES.items() if ours is LocalState.PENDING}
+    moves = {move for (ours, _), (move, _) in CHANGES.items() if ours is LocalState.PENDING}
     assert moves == {Move.RESOLVE, Move.NOTHING}
-    assert CHANGES[LocalState.PENDING, RemoteState.SAME].move is Move.NOTHING
+    assert CHANGES[LocalState.PENDING, RemoteState.SAME][0] is Move.NOTHING
 
 
 def test_an_answer_older_than_what_made_us_ask_is_not_taken():

@@ -38,6 +38,7 @@ REACHES = (
     "test_history.py::test_undo_refuses_when_something_came_that_is_not_known_here",
     "test_entry_replay.py::test_two_edits_that_together_would_hide_the_note_are_refused",
     "test_writer_saves.py::test_a_change_elsewhere_in_another_place_is_merged",
+    "test_writer_saves.py::test_a_note_of_a_change_of_many_is_left_where_others_have_changed_the_same_lines",
     "test_writer_saves.py::test_text_that_the_store_dropped_in_a_race_is_tried_again",
     "test_saved_titles.py::test_links_stay_if_the_name_is_taken",
     "test_entry_replay.py::test_an_undo_is_refused_if_the_app_has_set_something_else_since",

@@ -145,6 +145,19 @@ def test_text_that_the_store_dropped_in_a_race_is_tried_again(client, store):
     assert client.cache.journal.all() == []
 
 
+def test_a_note_of_a_change_of_many_is_left_where_others_have_changed_the_same_lines(client, store):
+    async def scenario():
+        note = await client.create("one\n")
+        store.edit(note.id, lambda _: "two\n")
+        with pytest.raises(VersionConflict):
+            await client.writer.save(note=note, content=Content("three\n"), change_id="of many")
+        return note
+
+    note = asyncio.run(scenario())
+    assert store.text(note.id) == client.note(note.id).text == "two\n"
+    assert client.cache.journal.all() == []
+
+
 def test_a_line_that_the_store_mixed_up_is_kept_in_a_conflict_copy(client, store):
     async def scenario():
         note = await client.create("hello world\n", "a")

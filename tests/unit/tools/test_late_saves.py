@@ -14,6 +14,7 @@ from mcp_notarium.errors import (
     NoteNotFound,
     OutcomeUnknown,
     PatchError,
+    StoreUnavailable,
     VersionConflict,
 )
 from mcp_notarium.protocol.call_pipeline import failure
@@ -323,6 +324,41 @@ async def test_what_needs_consent_is_never_merged_with_a_later_text(harness):
         await write(harness, caller, id="n", local_version=version, tags=["new@example.org"])
     assert harness.store.fields("n")["tags"] == []
     assert caller.asked == [], "nobody is asked for what is refused all the same"
+
+
+@pytest.mark.parametrize("since", ["edited", "hidden", "removed", "unreachable"])
+async def test_nobody_is_asked_for_what_the_store_would_not_take_any_more(tmp_path, since):
+    policy = Policy(visibility=Visibility(hidden_tags=("hidden",)))
+    harness = ToolHarness(tmp_path, policy=policy)
+    given = {"local_version": await noted(harness, "Plan\n"), "tags": ["new@example.org"]}
+    match since:  # and nothing of it is known here
+        case "edited":
+            harness.store.put("n", "Plan\nand a secret\n")
+        case "hidden":
+            harness.store.put("n", "Plan\n", tags=["hidden"])
+        case "removed":
+            harness.store.remove("n")
+        case _:
+            harness.remote.faults.plan(Fault.UNAVAILABLE, times=9)
+    caller = Caller(agrees=True)
+    with pytest.raises((VersionConflict, NoteNotFound, StoreUnavailable)) as refused:
+        await write(harness, caller, id="n", **given)
+    assert (caller.asked, harness.app.cache.journal.all()) == ([], [])
+    assert "nothing was saved" in refused.value.message
+    known = harness.app.library.get("n")
+    shown = {"edited": "Plan\nand a secret\n", "unreachable": "Plan\n"}.get(since)
+    assert (known and known.text) == shown
+    harness.close()
+
+
+async def test_a_question_is_about_what_the_store_holds_when_it_is_asked(harness):
+    await noted(harness, f"{LONG}\nend")
+    harness.store.edit("n", lambda text: text + "\nof another device")  # it is not known here
+    caller = Caller(agrees=True)
+    await write(harness, caller, id="n", find=LONG, replace="")
+    assert harness.store.text("n") == "\nend\nof another device"
+    assert len(caller.asked) == 1
+    assert f"({len(LONG) + 22} characters, 22 after)" in caller.asked[0]
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,26 @@ async def test_removal_works_in_the_trash_only_and_with_consent_only(harness):
     assert harness.app.cache.notes.get("n") is None
 
 
+@pytest.mark.parametrize("since", ["edited", "restored", "removed", "unreachable"])
+async def test_nobody_is_asked_to_delete_what_is_not_so_any_more(harness, since):
+    given = {"id": "n", "local_version": await noted(harness, trash=True)}
+    match since:  # and nothing of it is known here
+        case "edited":
+            harness.store.put("n", "text of theirs", trash=True)
+        case "restored":
+            harness.store.put("n", "text")
+        case "removed":
+            harness.store.remove("n")
+        case _:
+            harness.remote.faults.plan(Fault.UNAVAILABLE, times=9)
+    caller, held = Caller(agrees=True), harness.store.contents()
+    with pytest.raises((VersionConflict, NoteNotFound, StoreUnavailable)) as refused:
+        await act(harness, "delete_permanently", caller, **given)
+    assert caller.asked == []
+    assert since == "removed" or "nothing was deleted" in refused.value.message
+    assert harness.store.contents() == held
+
+
 async def test_statistics_name_everything_and_are_true(harness):
     harness.store.put("a", "text")
     harness.store.put("b", "text", trash=True)
