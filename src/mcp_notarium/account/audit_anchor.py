@@ -77,17 +77,17 @@ class Anchored:
 
     head: Head
     at: int = 0
-    """When the last record was made."""
+    """Time of the last record."""
     begun: int = 0
     """The number of the last record that a change began with, or of the last of all when the file was made."""
     checkpoint: int = 0
     """The lowest number that the main file has (``storage/write_ahead_log``)."""
     replaced: int = 0
-    """When another file was met in the place of the database; 0: never."""
+    """Time at which another file was met in the place of the database; 0: never."""
     met: int = 0
     """The number of the last record in that file; 0: it could not be read."""
     met_at: int = 0
-    """When that record was made."""
+    """Time of that record."""
 
     def advanced(self, later: Anchored) -> Anchored:
         """Return the newer of each. One with ``replaced`` is never advanced."""

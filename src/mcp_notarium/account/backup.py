@@ -76,7 +76,7 @@ _KEY_FILE = "notarium_keys.json"
 _ZIP = b"PK"
 _DATABASE = re.compile(r"\d{8}T\d{6}Z-\d+\.sqlite\.encrypted")
 _ROOM = 3
-"""How many times the size of the database must be free while a backup is written."""
+"""Multiple of the database's size that must be free while a backup is written."""
 _BINDING_ROWS = "SELECT key, value FROM sync_metadata WHERE key IN ('vault_id', 'key_sequence')"
 _ANEW = "`mcp-notarium purge`, `mcp-notarium setup --no-recovery`, and this command again."
 _IN_ORDER = (

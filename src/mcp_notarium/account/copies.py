@@ -52,14 +52,14 @@ _UNFINISHED = ".new-"
 _RECORDS = "SELECT max(number) FROM audit"
 _ALL = 1_000_000
 _ROOM = 2
-"""How many times its size must be free: a copy must not take the space that saves need."""
+"""Multiple of its size that must be free: a copy must not take the space that saves need."""
 
 FIRST_SECONDS = 30.0
 """Seconds after the start until what was not copied before is copied: the first calls come first."""
 EVERY_SECONDS = 86_400.0
 """Seconds between two copies of a server that does not stop."""
 _VERIFYING = 1.6
-"""How many times as long as copying it takes to copy and verify."""
+"""Time to copy and verify, as a multiple of the time to copy."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -69,7 +69,7 @@ class DatabaseCopy:
     change: int
     """The number of the notes' last change in it."""
     at: float
-    """When it was made, in epoch seconds."""
+    """Time of making, in epoch seconds."""
     path: Path
     kept: bool = False
     """Later copies do not push it out."""

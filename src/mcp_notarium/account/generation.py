@@ -252,7 +252,7 @@ class SwitchResult:
     copied: bool
     """The key file's copy was written; else the next start does it."""
     left: str = ""
-    """Why some of the replaced files are still there; empty: none is."""
+    """Reason that some of the replaced files are still there; empty: none is."""
 
     def require_finished(self, what: str, *, hint: str) -> None:
         """Raise ``Unfinished`` if something is left; ``what`` begins the sentence."""

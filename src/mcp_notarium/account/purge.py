@@ -41,7 +41,7 @@ class _Contents:
     folders: list[Path] = field(default_factory=list)
     """The folders in one come after it."""
     unseen: OSError | None = None
-    """Why there may be more."""
+    """Error behind which there may be more."""
 
 
 def reset_account(settings: Config, *, clock: Callable[[], float] = time.time) -> Path | None:

@@ -79,9 +79,9 @@ class RepairResult:
 
     salvaged: SalvageReport
     quarantine: Path | None
-    """Where the old files go. None: the full-text index alone was wrong, and was rebuilt in place."""
+    """Folder for the old files. None: the full-text index alone was wrong, and was rebuilt in place."""
     state: SwitchResult
-    """Whether all have gone there."""
+    """Result of the move: whether all have gone there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ class ReencryptionResult:
     """Hold what was done."""
 
     notes: int
-    """How many."""
+    """Number of notes."""
     dropped: tuple[Slot, ...]
     """Slots whose secret is not known, so they are gone."""
     carried: tuple[Slot, ...]
@@ -77,7 +77,7 @@ class ReencryptionResult:
     slot: Slot | None
     """The new one, None without a new key."""
     state: SwitchResult
-    """Whether the ``old`` database is gone."""
+    """Result of the switch: whether the ``old`` database is gone."""
     old: Path
     """The old database."""
     quarantined: quarantine.FoundDatabases

@@ -54,11 +54,11 @@ class Rollback:
     """The beginning of a sentence."""
     anchor: Anchored
     missing: int = 0
-    """How many records; 0 if nobody can count them."""
+    """Number of missing records; 0 if nobody can count them."""
     upto: int = 0
     """The number of the last one that is there."""
     upto_at: int = 0
-    """When that was made, in epoch milliseconds."""
+    """Time of that record, in epoch milliseconds."""
     mixed: bool = False
     """The database is a mixture of two states, or nobody can tell it from one."""
     readable: bool = True

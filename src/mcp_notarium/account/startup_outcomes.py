@@ -96,20 +96,20 @@ class Observations:
     plain: bool = False
     """DB_ENCRYPTION is off."""
     driver_problem: str = ""
-    """Why the driver is unsuitable."""
+    """Fault that makes the driver unsuitable."""
     cipher_major: int = 4
     path_problem: Problem | None = None
     key: KeySource = KeySource.ABSENT
     source: str = ""
     """The name of the key source."""
     reason: str = ""
-    """Why the key source, or the keychain, failed."""
+    """Reason that the key source, or the keychain, failed."""
     weakness: str | None = None
-    """Why the given key makes no new cache."""
+    """Weakness for which the given key makes no new cache."""
     typo: str = ""
-    """What is wrong with a key meant as a recovery key."""
+    """Fault of a key meant as a recovery key."""
     keychain: str = ""
-    """Why the keychain has no key; '' if it was not asked."""
+    """Reason that the keychain has no key; '' if it was not asked."""
     keychain_slot: bool = False
     """The keychain of some active slot could open the cache, if it were asked."""
     main: FileState = FileState.MISSING
@@ -129,7 +129,7 @@ class Observations:
     sample: PageSample | None = None
     opening: Opening = Opening.NOT_TRIED
     lacks: str = "the database is a mixture of two states"
-    """What a mixture of two states lacks."""
+    """Clause that says what a mixture of two states lacks."""
     copy_back: str = ""
     """The copy that has what is lacking, in a sentence."""
     newest_copy: str = ""

@@ -48,7 +48,7 @@ class Asked:
     """The note that it is about; '' if it is not about one note."""
     question: str
     diff: str
-    """What would change, as lines of a unified diff."""
+    """Change as lines of a unified diff."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,9 +50,9 @@ class Cache:
         self.journal = JournalTable(database)
         self._flusher = WalFlusher(database.path, database.before_flush)
         self.stored: Cache = self
-        """What is stored, of which this may be a view."""
+        """Cache as stored, of which this may be a view."""
         self.seen: Cache = self
-        """What this process's agents see of it: itself, or the view of a profile."""
+        """Cache that this process's agents see: itself, or the view of a profile."""
         self.follow: Callable[[], None] = self.notes.visibility.require_match
         """Brings a view in step with what is stored. Raises ``PolicyChanged`` if that is under other rules by now."""
         self.shown: Callable[[str], Note | None] = self.notes.get

@@ -148,7 +148,7 @@ _KEEPS_MARKS = """
 SELECT substr(block, -2) = x'0000' AND EXISTS (SELECT 1 FROM notes_fts_data WHERE id > 10)
 FROM notes_fts_data WHERE id = 10
 """
-"""Whether the one part is on a lower level, where FTS5 keeps what is marked as deleted.
+"""True if the one part is on a lower level, where FTS5 keeps what is marked as deleted.
 
 The list of parts ends with the last level: how many of its parts are being merged, and how many it has. Two zeros: none.
 """

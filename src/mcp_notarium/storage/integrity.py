@@ -39,7 +39,7 @@ class PageSample:
     salt_ok: bool = True
     """The file starts with its salt. A wrong one does no harm with a key of 160 digits."""
     good: int = 0
-    """How many of the pages that were read have the right MAC."""
+    """Number of pages read that have the right MAC."""
     bad: int = 0
     bad_pages: tuple[int, ...] = ()
     """Their numbers, from 1."""

@@ -43,7 +43,7 @@ _SHORTEST_BESIDE_WORDS = 4
 _SHORTEST_REST = 3
 _SHORTEST_OF_COMPOUND = 4
 _JOINTS = ("", "s", "es", "n", "en")
-"""What may stand between the words of a compound."""
+"""Letters that may stand between the words of a compound."""
 _MOST_BESIDE_WORDS = 200
 _MOST_TERMS = 1000
 
@@ -104,7 +104,7 @@ def _is_compound(term: str, part: str) -> bool:
 
 
 _STRICT = 0.5
-"""How much a strict condition says of the best place in a text: it holds in every hit."""
+"""Weight of a strict condition for the best place in a text: it holds in every hit."""
 _MOST_NEAR = 50
 """Notes that count as near to a question by meaning."""
 _MOST_PREVIEWED = 16_384
@@ -126,7 +126,7 @@ class Summary:
     """The preview of its text: the first lines, cut, without blank ones."""
     properties: Properties = NONE
     match: Snippet | None = None
-    """Where the query's words stand, if not all of them stand in title, ``head`` and tags."""
+    """Place of the query's words, if not all of them stand in title, ``head`` and tags."""
     lacks: tuple[str, ...] = ()
     by_meaning: bool = False
 
@@ -137,16 +137,16 @@ class Found:
 
     notes: list[Summary]
     total: int
-    """How many are on all pages."""
+    """Number of notes on all pages."""
     inside_words: bool = False
     """Some match inside words only."""
     have_all: int | None = None
-    """How many lack no word; None: all."""
+    """Number of notes that lack no word; None: all."""
     size: int = 0
     corrected: Mapping[str, str] = field(default_factory=dict)
     """Misspelt words as typed, and what they were searched as, too."""
     suggestions: Sequence[str] = ()
-    """What words may mean that found nothing or little."""
+    """Possible meanings of words that found nothing or little."""
     read: bool = True
     """The terms of all notes were known."""
 

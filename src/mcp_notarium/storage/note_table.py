@@ -50,7 +50,7 @@ class _ExistingNote:
     etag: str
     written_here: bool
     has_parts: tuple[bool, ...]
-    """Whether rows of it are in each of the tables of ``_PARTS``."""
+    """Tells for each of the tables of ``_PARTS`` whether rows of it are there."""
 
 
 class NoteTable:

@@ -83,9 +83,9 @@ class Hits:
 
     notes: list[Hit]
     total: int
-    """How many were found in all."""
+    """Number of notes found in all."""
     have_all: int
-    """How many lack no word."""
+    """Number of notes that lack no word."""
     size: int
     """Notes on a page."""
     near: int = 0

@@ -37,7 +37,7 @@ _MISTAKE = 32
 _FIRST_LETTER = 8
 """The same of a word with another first letter."""
 _CLEARLY = 4
-"""How many times likelier than the next a word is that is meant without a doubt."""
+"""Factor by which a word that is meant without a doubt is likelier than the next."""
 _SHORTEST_STEM = 6
 """Letters of a stem that may have as many mistakes as its word."""
 _SHORTEST_CLEAR = 5
@@ -187,7 +187,7 @@ _MOST_OF_ONE = 3
 _MEANT = frozenset({Kind.WHOLE, Kind.CORRECTED})
 _MOST_TOGETHER = 64
 _COMMONER = 50
-"""How many times commoner than a word that one note has another one is that is offered."""
+"""Factor by which a word that is offered is commoner than one that a single note has."""
 
 
 @dataclass(slots=True)
@@ -196,7 +196,7 @@ class Spelled:
 
     sought: list[Sought]
     read: bool | None
-    """Whether the terms of all notes were known; None: none were needed."""
+    """The terms of all notes were known; None: none were needed."""
     corrected: dict[str, str] = field(default_factory=dict)
     """Words as typed, and what they are searched as, too."""
     unknown: dict[str, list[Candidate]] = field(default_factory=dict)

@@ -52,9 +52,9 @@ class LoadProgress:
     anchor_cursor: str | None = None
     """The cursor of its first page."""
     mark: str | None = None
-    """Where the next page starts."""
+    """Start of the next page."""
     total: int | None = None
-    """How many notes the store has; None: unknown."""
+    """Number of notes in the store; None: unknown."""
     complete: bool = False
 
 
@@ -85,12 +85,12 @@ class SyncFacts:
     """Hold what a status is made of."""
 
     notes: int
-    """How many are in the index."""
+    """Number of notes in the index."""
     cursor: str | None
     progress: LoadProgress
     metrics: Metrics
     left_out: int
-    """How many have no usable id or text, are in no listing, or could not be read yet."""
+    """Number of notes that have no usable id or text, are in no listing, or could not be read yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +101,11 @@ class KeptFileRow:
     digest: str
     at: float
     discarded: bool = False
-    """Whether an undo has taken it."""
+    """An undo has taken it."""
     foreign: bool = False
-    """Whether others have put the same bytes there since."""
+    """Others have put the same bytes there since."""
     leaving: bool = False
-    """Whether an undo is about to take it, or has ended before it could."""
+    """An undo is about to take it, or has ended before it could."""
 
 
 class SyncState:

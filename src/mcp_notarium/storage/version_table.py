@@ -50,7 +50,7 @@ class NoteVersion:
     """The number that the note had; so is the next."""
     server_version: int | None
     modified_at: float
-    """When the revision was made."""
+    """Time of the revision."""
     replaced_at: float
     replaced_by: str
     """Name and version of the client that asked for the write; '' if that is not known."""
@@ -361,7 +361,7 @@ SELECT coalesce(sum({ROW_BYTES} + length(CAST(n.text AS BLOB)) + iif(j.kind = 'd
 FROM journal j JOIN notes n ON n.id = j.note_id JOIN note_base b ON b.pk = n.pk
 WHERE j.state = 'in_flight' AND j.kind <> 'create'
 """  # noqa: S608 - as above
-"""What the unfinished writes may need: of those that only add, too."""
+"""Bytes that the unfinished writes may need, also those that only add."""
 _COST_OF_DAY = f"""
 SELECT ({_COST_TO_COME}) + coalesce(sum({_COST_OF_ONE}), 0) FROM note_versions WHERE replaced_at > :since
 """  # noqa: S608 - as above
