@@ -27,7 +27,7 @@ _LOOKED_AT = 1000
 """Characters of a line that tell what it is."""
 _TAB = 4
 _WITHIN = r"(?:[ \t]|>|(?:[-*+]|\d{1,9}[.)])[ \t])*+"
-"""What stands before a line that is in a quote or the first of an item."""
+"""Prefix of a line that is in a quote or the first of an item."""
 _FENCE = re.compile(rf"^({_WITHIN})(?:(`{{3,}}|~{{3,}})(.*)|(\$\$)[ \t]*)$", re.MULTILINE)
 _FENCES = ("```", "~~~", "$$")
 _BREAK = re.compile(r" {0,3}(?:([-*_])[ \t]*(?:\1[ \t]*){2,}|=+[ \t]*|--[ \t]*)$")

@@ -68,7 +68,7 @@ class ExportedNote:
     dated: bool = True
     """False: the export does not say when it was made, and the times are those of its file."""
     changed: tuple[str, ...] = ()
-    """What reading the export has changed of it, in a person's words."""
+    """Changes that reading the export has made to it, in a person's words."""
     files: tuple[NoteFile, ...] = ()
 
 

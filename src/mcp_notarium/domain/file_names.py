@@ -12,7 +12,7 @@ _LONGEST_ENDING = 16
 _NOT_IN_NAMES = re.compile(
     r'[\x00-\x1f\x7f-\x9f\\/:*?"<>|#^\[\](){}%`\u2028\u2029\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]+'
 )
-"""What Windows refuses in a name, what ends a name inside a link, and what cannot be seen."""
+"""Characters that Windows refuses in a name, that end a name inside a link, or that cannot be seen."""
 DEVICES = r"con(?:(?:in|out)\$)?|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]"
 """Names that Windows keeps for devices, with any ending; as a pattern, in any letter case."""
 _RESERVED = re.compile(rf"({DEVICES})(?= *(?:\.|$))", re.IGNORECASE)
@@ -58,7 +58,7 @@ _MORE = {
     ".m4a": "audio/mp4",
     ".mkv": "video/matroska",
 }
-"""What that table lacks, or has in newer versions of Python only."""
+"""Types that this table lacks, or has in newer versions of Python only."""
 
 
 _ENDINGS = {

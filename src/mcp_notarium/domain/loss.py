@@ -23,7 +23,7 @@ class Keeping:
     """Hold what is kept of a note before a change."""
 
     days: int
-    """How long versions are kept here; 0: there are none."""
+    """Days for which versions are kept here; 0: there are none."""
     fits: bool
     """A version with all parts has room, and others can stay."""
     revives: bool = True
@@ -37,7 +37,7 @@ class Loss:
     parts: tuple[str, ...]
     """The names of the parts."""
     why: str
-    """Why it could not be brought back."""
+    """Reason that it could not be brought back."""
     replaced: str = ""
     """A digest of what the store's own form has now, where no version of the note tells; '' elsewhere."""
 

@@ -104,7 +104,7 @@ class Overlap:
     """Hold lines that both sides changed, as each has them."""
 
     line: int
-    """Where theirs begin in their text, from 1."""
+    """First line of theirs in their text, from 1."""
     mine: str
     theirs: str
 

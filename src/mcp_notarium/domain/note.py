@@ -33,7 +33,7 @@ LONGEST_PATH = 200
 Value = bool | int | float | str | tuple[str, ...] | None
 """None: the property is there without a value."""
 MARKS: Final = ("pinned", "markdown", "archived")
-"""What some stores can say of a note. A property is shown only if it is set; each is a field of ``save``."""
+"""Marks that some stores can set on a note. A property is shown only if it is set; each is a field of ``save``."""
 _EXACT = 2**53
 _BLOCKS, _INLINE = ("---", "\ufeff---", "+++", "\ufeff+++"), "::"
 """A text without these has no properties."""
@@ -158,7 +158,7 @@ class Content:
     properties: Properties = NONE
     """Those that stand outside the text; which there can be, says ``Traits.properties``."""
     native: str = ""
-    """How the store is to keep this, where a caller has said so in the store's own form: JSON that only its codec reads.
+    """Native form in which the store is to keep this, if a caller has given one: JSON that only its codec reads.
 
     It is never merged, stands in no table, and no store returns one.
     """
@@ -293,7 +293,7 @@ class PendingWrite:
     """Until then ``owner`` is working on it."""
     state: WriteState = WriteState.IN_FLIGHT
     reason: str = ""
-    """Why it was rejected; '' if it was not."""
+    """Reason for its rejection; '' if it was not rejected."""
     copied: bool = False
     """The conflict copy of this save is this entry or was made before it, so nothing of it is copied again."""
     repair: bool = False

@@ -322,7 +322,7 @@ class NearMiss:
     """Its number, from 1."""
     text: str
     differs: str
-    """Which character differs first, in words."""
+    """First character that differs, in words."""
 
 
 def find_near_miss(text: str, wanted: str) -> NearMiss | None:

@@ -331,7 +331,7 @@ class Policy:
     """Names of tools."""
     visibility: Visibility = EVERYTHING
     hidden_fields: frozenset[Field] = frozenset()
-    """What agents see of no note."""
+    """Fields that agents see of no note."""
     limits: Limits = field(default_factory=Limits)
     writing: WriteScope = ANYTHING
     import_paths: tuple[tuple[str, ...], ...] = ()

@@ -58,7 +58,7 @@ class PolicyText:
     lines: Mapping[str, int]
     """The line of each full key (``notes.hidden_tags``), from 1."""
     profiles: Mapping[str, Policy]
-    """What each profile permits by itself, by name."""
+    """Permissions of each profile by itself, by name."""
 
 
 def parse_policy(text: str) -> PolicyText:

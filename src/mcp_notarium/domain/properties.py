@@ -42,7 +42,7 @@ FORMS: Final = MappingProxyType(
         "datetime": "a day with a time, YYYY-MM-DDTHH:MM",
     }
 )
-"""What a value of each type is, in words. Other types, as plugins add them, count as none."""
+"""Values of each type, in words. Other types, as plugins add them, count as none."""
 _YES_NO = MappingProxyType(
     {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 )

@@ -11,7 +11,7 @@ from mcp_notarium.markup.obsidian_links import Link, Occurrence, find_links
 _PLAIN = "/!$&'*+,;=:@~"
 _MOST_ASCII = 127
 _BLOCK = "- "
-"""What may stand before a link in a line of its own."""
+"""Text that may stand before a link in a line of its own."""
 _WIKI_ENDS = ("[[", "]]")
 
 

@@ -11,7 +11,7 @@ _OPENED = re.compile(
 )
 """The beginning of a block: ``---`` and a key, for ``---`` alone is a line across the page; or ``+++``."""
 STARTS = ("---", "\ufeff---", "+++", "\ufeff+++")
-"""What a text with a block begins with; a text may begin so without one."""
+"""Beginnings of a text with a block; a text may begin so without one."""
 
 
 def find_block(text: str) -> tuple[int, int, int] | None:

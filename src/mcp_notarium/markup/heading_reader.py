@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 _MOST_ASKED, _MOST_READ = 500, 500_000
-"""How often, and with how many characters, the parser is asked about one text: that takes a second at most."""
+"""Most questions to the parser about one text, and most characters in them: that takes a second at most."""
 _LARGEST_ITEM = 100_000
 """Characters of an item in which further headings are looked for: that takes half a second at most."""
 
@@ -60,7 +60,7 @@ class Heading(NamedTuple):
     item_end: int = 0
     """The first line below the item that it is the first line of; 0: it is in none."""
     outermost: int = 0
-    """Where the outermost item around it begins."""
+    """First line of the outermost item around it."""
 
 
 class HeadingReader:

@@ -30,7 +30,7 @@ _ACTIVE = frozenset(
         "svg", "math", "template", "textarea", "title", "xmp", "noscript", "noembed", "noframes", "plaintext",
     }
 )  # fmt: skip
-"""What acts, and what a browser takes for text up to its end tag: an element in it may be none, and the other way round."""
+"""Elements that act, or that a browser takes for text up to the end tag: an element in one may be none, and the other way round."""
 _FETCHED = frozenset({"src", "srcset", "poster", "background", "data", "action"})
 _SOURCES = re.compile(r"""<img|>|\ssrc=['"]([^'">]+)['"]""", re.IGNORECASE)
 _SCRIPT = re.compile(r"[\x00-\x20]*(?:javascript|vbscript|data):")

@@ -46,7 +46,7 @@ _BOX = re.compile(r"\[([ xX])\](?:(?: |\n+)(.*))?", re.DOTALL)
 _ITEM_ID = re.compile(r"""\sdata-list-item-id=(?:"[^"]*"|'[^']*'|[^\s"'>]+)""")
 _NUMBER = re.compile(r"^\d{1,9}(?=[.)])", re.MULTILINE)
 _MARKER = re.compile(r"^(?:\*|(\d{1,9})\))(?=[ \n]|$)", re.MULTILINE)
-"""How an item begins in a list right below another one."""
+"""Beginning of an item in a list right below another one."""
 _LISTS = {"ul": "bullet_list", "ol": "ordered_list"}
 _LINES = frozenset({"paragraph", "math_block"})
 

@@ -26,7 +26,7 @@ from mcp_notarium.markup.html_tree import Element, Node, Text, elements, parse
 from mcp_notarium.markup.markdown_to_html import Known
 
 _REFERENCE = r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)"
-"""What is decoded as one; without a ``;``, it may stand for its first letters only."""
+"""Text that is decoded as one; without a ``;``, it may stand for its first letters only."""
 _WORD = re.compile(rf"(?:\s|&nbsp;)+|(?P<reference>{_REFERENCE})|[^\s&<>]+|[&<>]")
 _CHUNK = re.compile(r"(?:\s|&nbsp;?)+|(?:(?!&nbsp)\S)+")
 _CODE = re.compile(rf"{_REFERENCE}|[^&]+|&")
@@ -315,7 +315,7 @@ def _ratio(one: str, other: str) -> float:
 
 
 Change = tuple[int, int, str]
-"""What stands between two places of the source, and what is to stand there."""
+"""Two places of the source, and the text that is to stand between them."""
 
 
 def edit(lines: LineEditor, table: Element, markdown: str) -> str | None:

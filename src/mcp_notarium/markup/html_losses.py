@@ -42,7 +42,7 @@ _SAID = BLOCKS | _EMPTY | {"a", "br", "col", "input", "label", "span", "tbody"}
 Run = tuple[str, frozenset[str]]
 """Text, and the formats that it has."""
 Losses = dict[str, int]
-"""What is lost, each with the place in the source where it first stands."""
+"""Lost things, each with the place in the source where it first stands."""
 
 
 _EMBEDDED = "embedded-image-"

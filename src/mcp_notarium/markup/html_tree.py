@@ -39,7 +39,7 @@ _ENDS = (
     | dict.fromkeys(("dt", "dd"), ("dt", "dd"))
     | {"li": ("li",), "tr": ("tr", "td", "th")}
 )  # fmt: skip
-"""Which elements a start tag ends: those that need no end tag."""
+"""Elements that a start tag ends: those that need no end tag."""
 _OPTIONAL = frozenset({"p", "li", "dt", "dd", "tr", "td", "th", "thead", "tbody", "tfoot"})
 _HOLDS = frozenset(
     {"ul", "ol", "dl", "table", "div", "section", "aside", "details", "blockquote", "figure"}
@@ -69,7 +69,7 @@ class Element:
     start: int
     end: int
     inner_end: int
-    """Where its end tag begins."""
+    """Start of its end tag."""
     children: list[Element | Text] = field(default_factory=list)
 
     def has_class(self, name: str) -> bool:
@@ -119,9 +119,9 @@ class Fragment:
     well_formed: bool
     """Every element ends where its own end tag stands, and there is no comment."""
     faults: list[int]
-    """Where the source is read otherwise than a browser may read it."""
+    """Places where a browser may read the source otherwise."""
     too_deep: bool
-    """Whether it is nested too deeply to be a tree."""
+    """It is nested too deeply to be a tree."""
 
 
 def parse(source: str) -> Fragment:

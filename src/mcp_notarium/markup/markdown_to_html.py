@@ -41,7 +41,7 @@ class Known:
     links: Mapping[str, str] = field(default_factory=dict)
     images: Mapping[tuple[str, str], str] = field(default_factory=dict)
     own: tuple[str, ...] = ()
-    """How addresses of images begin that the store itself serves; an image of another address becomes a link."""
+    """Beginnings of the addresses of images that the store itself serves; an image of another address becomes a link."""
 
 
 def segments(markdown: str) -> list[str]:

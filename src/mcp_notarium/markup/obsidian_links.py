@@ -40,13 +40,13 @@ _DEFINITION = (
 """``[1]: target``, for links such as ``[shown][1]``; not a footnote."""
 _LINK = re.compile(f"{_DEFINITION}|{_WIKI}|{_INLINE}")
 _PART = re.compile(r"\s*#([^|\[\]<>()\n\"']+?)(?=\]\]|[|>)]|\s+[\"'(]|$)")
-"""What a link means of its note, behind the target."""
+"""Part of its note that a link means, behind the target."""
 _BEGINNINGS = ("[[", "](", "]:")
 _ESCAPED_BRACKET = re.compile(r"(\\\\)|\\\[[^\[\]\n]*\](?=\()|\\[\[\]]")
 """Also the other bracket of a Markdown link whose first one is escaped; not one behind two backslashes."""
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//|#", re.IGNORECASE)
-"""How a target begins that is no file of the vault."""
+"""Beginning of a target that is no file of the vault."""
 _FENCE = re.compile(r"\s*(?:>\s*)*(`{3,}|~{3,})")
 _INDENTED = re.compile(r"(?: {0,3}\t| {4})")
 _ITEM = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)])(?:\s|\Z)")
@@ -86,7 +86,7 @@ class Occurrence:
     end: int
     form: str
     part: str = ""
-    """What is written behind its ``#``, from ``part_start`` on; '' if it has none."""
+    """Text behind its ``#``, from ``part_start`` on; '' if it has none."""
     part_start: int = 0
 
     @property
@@ -267,7 +267,7 @@ class FolderMove:
     named: Callable[[str], Sequence[str]]
     """The notes and other files whose name has a key, now."""
     unknown_stays: bool = False
-    """What has no such name may be there all the same, and stays."""
+    """A target without such a name may be there all the same, and stays."""
 
     def place_then(self, path: str) -> str:
         """Return the path of a file afterwards."""

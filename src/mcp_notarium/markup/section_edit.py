@@ -41,7 +41,7 @@ _TAB = 4
 _NESTS = range(2, 6)
 """By how many columns a child of ``-`` is indented: with more it is code."""
 _WITHIN = "  "
-"""What stands before further lines of an item."""
+"""Prefix of further lines of an item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class SectionChange:
     prepend: str | None = None
     text: str | None = None
     replacing: tuple[str, str] | None = None
-    """What is found once, and what stands there afterwards."""
+    """Text that is found once, and its replacement."""
     heading: str | None = None
 
 

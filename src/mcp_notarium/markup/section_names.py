@@ -237,7 +237,7 @@ class Block:
     id_line: int
     """The line with its id."""
     body: int = 1
-    """Where the body of its section begins."""
+    """First line of the body of its section."""
     own: bool = False
     """The id has a line of its own, below the block."""
     section: Section | None = None

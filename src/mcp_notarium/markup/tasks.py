@@ -21,7 +21,7 @@ from mcp_notarium.markup.front_block import text_start
 
 State = Literal["open", "doing", "done", "cancelled"]
 DateForm = Literal["emoji", "field", "none"]
-"""How the day is written on which a task was done."""
+"""Way to write the day on which a task was done."""
 MOST = 1_000
 """Tasks of a note that are read."""
 LONGEST = 500
@@ -105,7 +105,7 @@ class Task:
     box: bool
     """True: ``mark`` stands in a box."""
     start: int
-    """Where ``mark`` begins in the text."""
+    """Start of ``mark`` in the text."""
     end: int
     fields: tuple[TaskField, ...] = ()
 

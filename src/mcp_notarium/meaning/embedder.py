@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MODEL, PIECES = "model.onnx", "sentencepiece.bpe.model"
 EXTRA = ("numpy", "onnxruntime", "sentencepiece")
-"""What ``mcp-notarium[meaning]`` brings."""
+"""Packages that ``mcp-notarium[meaning]`` brings."""
 LONGEST_PASSAGE = 320
 """Tokens of a note that are embedded: its beginning. A model of 12 layers takes 60 ms for so many."""
 LONGEST_QUERY = 64

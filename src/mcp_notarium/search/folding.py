@@ -66,7 +66,7 @@ def _is_inside(character: str) -> bool:
 
 
 GRAM = "\ue000"
-"""What begins a gram: a character of nobody, which the tokenizer takes for a letter."""
+"""Beginning of a gram: a character of nobody, which the tokenizer takes for a letter."""
 SENTINEL = GRAM
 """A token no query contains; it keeps phrases from matching across left-out text."""
 CONTEXT = 12

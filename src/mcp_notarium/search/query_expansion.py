@@ -210,13 +210,13 @@ class Unit:
     """Hold one thing that typed words ask for."""
 
     text: str
-    """What was typed."""
+    """Text as typed."""
     spellings: tuple[str, ...]
     """Words and phrases: a note with any of them has the unit."""
     parts: tuple[str, ...] = ()
     """A note with some of them has some of it (the pairs of a run, the words of an identifier)."""
     words: int = 1
-    """How many typed words it stands for."""
+    """Number of typed words it stands for."""
 
 
 def units_of(words: Sequence[str]) -> tuple[Unit, ...]:

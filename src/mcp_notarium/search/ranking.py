@@ -34,7 +34,7 @@ FEWEST = 5
 _FEW_WORDS = 3
 """Of so many words, notes that have all are enough of an answer if there are ``FEWEST``."""
 _MOST_PIECES = 60
-"""What is looked for apart: each has a bit of a number."""
+"""Most pieces that are looked for apart: each has a bit of a number."""
 _PART_WEIGHT = 0.6
 _INSIDE_WEIGHT = 0.3
 _CORRECTED_WEIGHT = 0.8
@@ -94,13 +94,13 @@ class Sought:
     text: str
     """The word as typed."""
     pieces: tuple[Piece, ...]
-    """What finds the word itself, then what finds its parts."""
+    """Piece that finds the word itself, then those that find its parts."""
     spellings: tuple[str, ...]
     """The same in words; so is ``parts``."""
     parts: tuple[str, ...] = ()
     prefix: bool = False
     weight: float = 1.0
-    """How much the word says, by how rare it is."""
+    """Weight of the word, by how rare it is."""
 
     @property
     def whole(self) -> Piece:

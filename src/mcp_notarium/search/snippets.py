@@ -48,9 +48,9 @@ class Term:
     inside: bool = False
     """It may stand inside a word."""
     sought: str = ""
-    """What was asked for; several terms may be spellings of the same."""
+    """Text that was asked for; several terms may be spellings of the same."""
     weight: float = 1.0
-    """How much it says."""
+    """Weight among the terms."""
 
 
 def spelled(
