@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     )
 
 _KEEPING_SECONDS = 60.0
-"""How long a call waits for another process that keeps a file."""
+"""Seconds that a call waits for another process that keeps a file."""
 _ASKED_SECONDS = 5.0
-"""For so long a service is asked for a file."""
+"""Seconds that a service is asked for a file."""
 _UNREACHED_SECONDS = 1.0
 """The same where sync does not reach it."""
 _MOST_OWNERS = 1000
@@ -100,7 +100,7 @@ class ReadFile:
     digest: str
     """The SHA-256 of its bytes; '' if it is larger than what is read."""
     decoded: Decoded | None
-    """What can be shown of it; None: nothing."""
+    """Part of it that can be shown; None: nothing."""
 
 
 class NoteFiles:

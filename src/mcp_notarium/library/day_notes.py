@@ -33,7 +33,7 @@ from mcp_notarium.stores.extensions import (
 from mcp_notarium.sync.write_errors import NOT_SAVED, add_outcome
 
 _DIGITS = re.compile(r" [0-9a-f]{8}[0-9]{2}\.md")
-"""What ``new_id`` puts behind a name that may be taken."""
+"""Suffix that ``new_id`` puts behind a name that may be taken."""
 _SHOWN_SO = {"pinned", "archived"}
 """Marks of a template that its notes do not get."""
 
@@ -46,7 +46,7 @@ class NewDay:
     path: str = ""
     """'' where ids are no paths, or where a name that is taken would betray a hidden note."""
     place: DayPlace | None = None
-    """What the app's settings say. None: nothing."""
+    """Place by the app's settings. None: they name none."""
 
 
 class DayNotes:

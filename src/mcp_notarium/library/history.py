@@ -34,7 +34,7 @@ class Version:
     """Hold a state of a note, the present one too."""
 
     name: str
-    """What it is asked for by."""
+    """Name to ask for it by."""
     etag: str
     content: Content
     modified_at: float

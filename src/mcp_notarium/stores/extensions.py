@@ -158,7 +158,7 @@ class Beside:
     files: Sequence[str]
     """The paths of all."""
     shown: Mapping[str, Sequence[str]]
-    """Which files each canvas shows."""
+    """Files that each canvas shows."""
     links: Mapping[str, Sequence[Link]]
     """The links in the texts of each canvas."""
 
@@ -367,7 +367,7 @@ class DayPlace:
     block: str = ""
     """The name of the template of Logseq that it begins with, which stands in some page."""
     title_format: str = PAGE_TITLE_FORMAT
-    """How titles of journals are written there."""
+    """Format of the titles of journals there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,9 +447,9 @@ class ParentNote:
     path: str
     """The titles that lead to it; the one above all has none."""
     notes: int
-    """How many notes stand right below it."""
+    """Number of notes right below it."""
     below: int
-    """How many notes stand below it in all."""
+    """Number of notes below it in all."""
 
 
 @dataclass(frozen=True, slots=True)

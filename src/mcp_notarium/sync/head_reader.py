@@ -63,7 +63,7 @@ class HeadReader:
         self._cache = cache
         self._scope = scope
         self.scoped = scope.has_rules
-        """Whether callers may change some notes only."""
+        """Callers may change some notes only."""
         self._store = store
         self._journal = journal
         traits = store.traits

@@ -24,7 +24,7 @@ from mcp_notarium.sync.write_decisions import View
 
 # defence: profile-judges-writes False=True
 REPLAYING: ContextVar[bool] = ContextVar("replaying", default=False)
-"""Whether an entry is finished later, of any client: the rules of the index judge it, not those of this process's profile."""
+"""True while an entry of any client is finished later: the rules of the index judge it, not those of this process's profile."""
 LONGEST_LEASE = 3600.0
 """Seconds, longer than any lease. One that ends later began before the clock was set back."""
 

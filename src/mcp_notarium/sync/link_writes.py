@@ -66,11 +66,11 @@ class CardMove:
     """Those that it had: a card that waited for an earlier renaming shows an older one."""
     new: str
     canvases: Mapping[str, Sequence[tuple[str, bool, str | None]]]
-    """What links in their texts become: target, whether in a Markdown link, and the new one."""
+    """Changes to links in their texts: target, whether in a Markdown link, and the new target."""
     owner: str
     """The process that works on it; '': none."""
     tries: int = 0
-    """How often the disk has refused the canvases."""
+    """Number of times that the disk has refused the canvases."""
 
 
 @dataclass(slots=True)

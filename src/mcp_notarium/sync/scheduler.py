@@ -81,7 +81,7 @@ class Scheduler:
         self._jitter = jitter
         self._leader = Leader(leader_lock_path)
         self.leads = self._is_alone = leader_lock_path is None
-        """Whether this process is the one that syncs."""
+        """This process is the one that syncs."""
         self._progress = cache.progress
         self._runner = CycleRunner(cache, store, writer, stopwatch=stopwatch, log=log)
         self._woken = asyncio.Event()

@@ -24,7 +24,7 @@ class SyncStatus:
     last_sync_at: float | None
     """Epoch seconds."""
     last_error: str | None
-    """Why the last cycle failed; None: it succeeded, or this process leads and its first cycle has not ended."""
+    """Error of the last cycle; None: it succeeded, or this process leads and its first cycle has not ended."""
     leader: bool
     """This process syncs, otherwise another one does."""
     left_out: int = 0

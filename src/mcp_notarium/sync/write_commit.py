@@ -84,7 +84,7 @@ class _Pushed:
     earlier: Revision | None = None
     """The first revision after the base of the write, if it was read."""
     now: Revision | Tombstone | None = None
-    """What was read after the answer; None: nothing."""
+    """State read after the answer; None: nothing was read."""
 
 
 class WriteCommit:

@@ -292,7 +292,7 @@ class Asked:
     """As the caller read it; None: a new one."""
     act: Act | None = None
     round: int = 0
-    """How often the note has changed under this write."""
+    """Number of times that the note has changed under this write."""
     facts: frozenset[Fact] = frozenset()
     links: Mapping[str, Changes] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -304,7 +304,7 @@ class View:
     write: PendingWrite
     case: Case
     asked: Asked | None = None
-    """What the caller of a first attempt has seen."""
+    """State that the caller of a first attempt has seen."""
     head: Revision | Tombstone | None = None
     """The note in the store; None if nothing was asked."""
     seen: str | None = None
@@ -312,7 +312,7 @@ class View:
     changed: bool = False
     """The entry in the journal does not say this yet."""
     error: NotariumError | None = None
-    """Why the store has not taken the write."""
+    """Error for which the store has not taken the write."""
     lacking: Content | None = None
     """The content to put back, if an earlier attempt has taken something from the note."""
     in_part: bool = False

@@ -18,7 +18,7 @@ from mcp_notarium.domain.diff import find_changes
 
 Item = dict[str, Any]
 Line = tuple[bool, str]
-"""Whether an item is checked, and its text."""
+"""True if an item is checked, and its text."""
 _ITEM = re.compile(r"\s*[-*+] \[([ xX])\](?: (.*))?")
 _INDENT = "  "
 

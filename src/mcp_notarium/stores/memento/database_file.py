@@ -65,7 +65,7 @@ _REASONS = {
     ),
 }
 _FOR_A_PERSON = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-"""What stays as it is until a person has mended it."""
+"""Errors that stay until a person has mended them."""
 _PRIMARY = 0xFF
 _Done = TypeVar("_Done")
 Columns = frozenset[str]

@@ -30,7 +30,7 @@ class NoteCard:
 
     id: str
     content: Content = field(repr=False)
-    """What the policy judges, as of a ``Revision``; so is the next."""
+    """Content that the policy judges, as of a ``Revision``; so is the next."""
     tags_understood: bool
     values: Mapping[str, Any] = field(repr=False)
     """JSON values by the app's own names; empty if only the order was asked for."""

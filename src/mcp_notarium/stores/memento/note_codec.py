@@ -108,7 +108,7 @@ _MADE = ("type", "checkItems")
 _WORDED = (*_MADE, "id", "title", "content")
 EMBEDDING = "embedding"
 _SPOKEN = frozenset({"title", "content", "checkItems"})
-"""What an embedding is made of."""
+"""Columns of which an embedding is made."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,7 +202,7 @@ PORTION = 1000
 """Notes that are read at once. The app cannot commit meanwhile."""
 _Read = TypeVar("_Read")
 _KINDS = 'SELECT typeof("updatedAt") FROM "Note" ORDER BY rowid DESC LIMIT 20'
-"""What the newest dates are. SQLite tells that without a look at the dates, which stand behind the images."""
+"""Types of the newest dates. SQLite tells them without a look at the dates, which stand behind the images."""
 _TEXTS = """
 SELECT "updatedAt" FROM "Note" WHERE typeof("updatedAt") = 'text' ORDER BY rowid DESC LIMIT 3
 """
@@ -212,7 +212,7 @@ _IMAGES = f"""ifnull("images" NOT IN ('', '[]', 'null'), 0) AS {quoted(HAS_IMAGE
 _DATES = ("createdAt", "updatedAt")
 _OWNER = "userId"
 _DEFAULTS = {"type": "text", "color": "default", "size": "small"}
-"""What the app itself takes for granted in a note; a file without the column loses nothing."""
+"""Values that the app itself takes for granted in a note; a file without the column loses nothing."""
 
 
 class NoteTable:

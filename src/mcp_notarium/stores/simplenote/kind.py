@@ -34,7 +34,7 @@ API_URL, AUTH_URL, APP_URL = "SIMPERIUM_API_URL", "SIMPERIUM_AUTH_URL", "SIMPLEN
 PROPERTIES = frozenset({"pinned", "markdown"})
 """Those of ``systemTags`` that a person sets; all others stay as they are."""
 FIELDS: dict[str, tuple[str, ...]] = {"published": ()}
-"""What else of ``systemTags`` is shown: that the note is on a page that everybody can read, which only the app decides."""
+"""Rest of ``systemTags`` that is shown: that the note is on a page that everybody can read, which only the app decides."""
 LOGIN_HINT = (
     "Run `mcp-notarium login` in a terminal, or set "
     "SIMPLENOTE_PASSWORD or SIMPLENOTE_TOKEN in the client's configuration."

@@ -33,7 +33,7 @@ from mcp_notarium.stores.trilium.urls import Urls
 LARGEST = 20 * MIB
 _MOST_NAMES = 1000
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"})
-"""What Trilium's own upload makes an image; anything else is a file."""
+"""Types that Trilium's own upload makes an image; anything else is a file."""
 _TOO_LARGE = 413
 
 

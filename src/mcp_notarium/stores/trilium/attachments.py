@@ -50,7 +50,7 @@ _NAMED = re.compile(
 """A link to an attachment, whose words are its name as Trilium writes it."""
 _TAKEN = re.compile(r"(?:api/attachments/|attachmentId=)(\w+)")
 _ADDRESS = re.compile(r'(?=(?:src|href)="([^"]*))')
-"""What the server takes for an address when it looks for attachments, one within another too."""
+"""Text that the server takes for an address when it looks for attachments, one within another too."""
 _MIME = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}", re.ASCII)
 _GONE = 404
 

@@ -46,9 +46,9 @@ class Place:
     newest: float = 0.0
     """The newest date of a note, in epoch seconds."""
     listed: float | None = None
-    """When everything was listed last, in epoch seconds."""
+    """Time of the last listing of everything, in epoch seconds."""
     whole: bool = True
-    """What has changed since was found by nothing but such a listing."""
+    """Nothing but such a listing has found what has changed since."""
 
     def cursor(self) -> str:
         """Return it as a cursor."""

@@ -115,7 +115,7 @@ class TreeNote:
     etag: str
     """As that of a ``Revision``."""
     tags: tuple[str, ...]
-    """What the policy judges, as of a ``Revision``."""
+    """Tags that the policy judges, as of a ``Revision``."""
     tags_understood: bool
     passed_on: tuple[tuple[str, str], ...]
     """Names and values of the labels that a note gets which is made below it."""

@@ -31,7 +31,7 @@ class Place(TreePlace):
     """Hold a note below which another may come to stand, and what it gets there."""
 
     passes_on: Collection[Key]
-    """What such a note gets from it."""
+    """Attributes that such a note gets from it."""
     clear: bool
     """All of its own attributes are understood."""
     public: bool

@@ -38,7 +38,7 @@ _PART = re.compile(
     r"""|(?P<link>href="[^"]+attachmentId=\w+[^"]*")""",
     re.IGNORECASE,
 )
-"""What the server may replace."""
+"""Parts of a text that the server may replace."""
 _TAG = re.compile(r"<[^<>]*>")
 _IMAGE_SOURCE = re.compile(r' src="api/attachments/\w+/image/[^"]*"')
 _OWN = re.compile(r"api/attachments/\w+/image")

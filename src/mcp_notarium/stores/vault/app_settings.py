@@ -80,15 +80,15 @@ class AttachmentSettings:
     folder: str
     """As a path from the top; '' is the top."""
     wiki: bool
-    """Whether links are wikilinks."""
+    """Links are wikilinks."""
     target: _Target
-    """What a link names the file by."""
+    """Form of the path by which a link names the file."""
     named: bool
     """A link shows the name of the file."""
     embeds_all: bool
-    """Whether it also embeds what is no picture."""
+    """It also embeds what is no picture."""
     outline: bool = False
-    """Whether every line belongs to a block, as in Logseq."""
+    """Every line belongs to a block, as in Logseq."""
 
 
 def read_attachment_settings(root: int, note: str) -> AttachmentSettings:

@@ -79,16 +79,16 @@ class FileTable:
         self.folders: tuple[str, ...] = ()
         """The paths of all folders that the last scan has looked into."""
         self.seconds = 0.0
-        """How long the last scan took."""
+        """Duration of the last scan."""
         self.scanned_at = float("-inf")
-        """When the last scan began, on the clock of ``time.monotonic``, if all is known since."""
+        """Beginning of the last scan, on the clock of ``time.monotonic``, if all is known since."""
         self._inodes: dict[int, Name] = {}
         self._unsettled: set[Name] = set()
         self._left: dict[Name, tuple[State, float]] = {}
-        """What each temporary file was in the last scan, and when it was first seen so, on the clock of ``time.monotonic``."""
+        """State of each temporary file in the last scan, and when it was first seen so, on the clock of ``time.monotonic``."""
         self._sum = self._folders_weight = 0
         self.other_folders = False
-        """Whether folders have come or gone since :meth:`mark_told`."""
+        """Folders have come or gone since :meth:`mark_told`."""
 
     @property
     def settled(self) -> bool:

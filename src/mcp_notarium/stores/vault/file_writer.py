@@ -71,7 +71,7 @@ class NoteFile:
     found: FileState
     identity: str | None
     noted: float | None = None
-    """When its note was made, if a save has rewritten the file since."""
+    """Time at which its note was made, if a save has rewritten the file since."""
 
     @property
     def created(self) -> float:

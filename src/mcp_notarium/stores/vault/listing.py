@@ -30,7 +30,7 @@ class FullListing:
 
     files: tuple[Found, ...]
     left_out: int
-    """How many files are no notes for us."""
+    """Number of files that are no notes for us."""
     cursor: str
     """It is another one after any change."""
 
@@ -133,7 +133,7 @@ class Listing:
     def __init__(self) -> None:
         self.files = KnownFiles()
         self._inherited: dict[Place, tuple[str | None, str]] = {}
-        """Where a file has been rewritten -> its own identity, and that of the note it goes on with."""
+        """Place of a rewritten file -> its own identity, and that of the note it goes on with."""
         self._written: Mark | None = None
 
     def list_all(self, root: int, table: FileTable) -> FullListing:

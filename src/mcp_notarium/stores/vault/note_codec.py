@@ -51,7 +51,7 @@ EXACT = '{"exact":true}'
 """The native part of a content whose text and title the vault had before: nothing of them is completed."""
 _BOM = "\ufeff"
 _ENDS = "\\s\u2000-\u206f\u2e00-\u2e7f'!\"#$%&()*+,.:;<=>?@^`{|}~\\[\\]\\\\"
-"""What ends a tag in a text, as in Obsidian."""
+"""Characters that end a tag in a text, as in Obsidian."""
 _TAG = re.compile(f"(?<!\\S)#([^{_ENDS}]+)")
 _NAME = re.compile(f"[^{_ENDS}]+")
 _PROPERTY = re.compile(r"(?:- |  )?([^\s:]++):: *(.*)")

@@ -11,7 +11,7 @@ import unicodedata
 from mcp_notarium.domain.file_names import DEVICES
 
 TRASH = ".trash"
-"""Where Obsidian puts what it deletes. Notes there keep their path below it."""
+"""Folder where Obsidian puts what it deletes. Notes there keep their path below it."""
 ENDINGS = (".md", ".markdown")
 _IGNORED = frozenset({"node_modules"})
 """Folders that hold no notes, beside those whose name begins with a dot."""
@@ -23,7 +23,7 @@ _LONGEST_PART = 255
 _DEEPEST = 64
 _LONGEST_TITLE = 100
 _NOT_IN_NAMES = re.compile(r'[\x00-\x1f\x7f-\x9f\\:*?"<>|#^\[\]\u2028\u2029]+')
-"""What Windows refuses in a name, and what ends a name inside ``[[...]]``."""
+"""Characters that Windows refuses in a name, or that end a name inside ``[[...]]``."""
 _RESERVED = re.compile(rf"({DEVICES}|node_modules)(?= *(?:\.|$))", re.IGNORECASE)
 """Names of devices on Windows, with any ending, and of the folders that hold no notes."""
 UNTITLED = "Untitled"
