@@ -42,7 +42,7 @@ _SHOWN: Final = (_TOOL, "resource.", _COMMAND)
 _MOST_BEGUN: Final = 1000
 _MOST_NAMED: Final = 3
 _NEAR_SECONDS: Final = 0.002
-"""How far the clock of a record may be rounded."""
+"""Seconds by which the clock of a record may be rounded."""
 
 
 _BEGUN = "begun"

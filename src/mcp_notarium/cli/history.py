@@ -49,14 +49,14 @@ _MOST_NAMED = 10
 MOST_COMPARED = 1000
 """Notes with the words whose titles are compared with what was typed."""
 _RECORDED = re.compile("id:[0-9a-f]{16}")
-"""What the audit log and the report call a note whose id is made of words."""
+"""Name that the audit log and the report give a note whose id is made of words."""
 _HINTS = {
     "nothing_to_undo": "`mcp-notarium history NOTE` lists what `mcp-notarium restore-version` can bring back.",
     "changed_since": "`mcp-notarium history NOTE` lists what came; `mcp-notarium restore-version` drops that, too.",
     "conflict": "Nothing was changed. `mcp-notarium diff NOTE` shows what came; run the command again if you still want it.",
     "version": "`mcp-notarium history NOTE` lists the versions that are kept.",
 }
-"""What a person is told, by the kind of the error; agents are told of their tools."""
+"""Hints for a person, by the kind of the error; agents are told of their tools."""
 
 
 class Person:

@@ -40,11 +40,11 @@ from mcp_notarium.system.common import quote_posix, quote_windows
 NONE = "none"
 _ONLY_PRINTED = ("cline", "goose", "other")
 _GOOSE = ("~/.config/goose/config.yaml", r"%APPDATA%\Block\goose\config\config.yaml")
-"""Where Goose has its file, and where on Windows."""
+"""Path of Goose's file, and its path on Windows."""
 _TEMPORARY = {"archive-v0", "environments-v2"}
 """Folders of ``uvx``, whose programs may be gone tomorrow."""
 _CACHES = {".cache", "cache", "caches"}
-"""Where ``pipx run`` keeps a program for some days."""
+"""Folders where ``pipx run`` keeps a program for some days."""
 
 _TAKE_OUT_BY_HAND = (
     "It was left as it is. Mend the file and run `mcp-notarium uninstall` again, or take the entry with "

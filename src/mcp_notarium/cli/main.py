@@ -100,7 +100,7 @@ _WORDS: dict[str, Callable[[list[str]], list[str]]] = {
     "help": lambda rest: [*rest[:1], "--help"],
     "version": lambda _rest: ["--version"],
 }
-"""What people type for an option."""
+"""Words that people type for an option."""
 _SEARCHED = {"WORDS", "NOTE"}
 """Arguments that may be words to search for."""
 _EXCLUDED = re.compile(r"-(?!-|n=?\d)\S")

@@ -38,7 +38,7 @@ class NewKey:
 
     secret: Secret
     generated: bool = False
-    """Whether this command has made it; nobody has seen it yet."""
+    """This command has made it; nobody has seen it yet."""
     _done: set[str] = field(default_factory=set)
 
     def at(self, step: str) -> None:

@@ -107,7 +107,7 @@ class WatchScreen(Screen[str]):
         self._words = ""
         self._failed = ""
         self.broken: CacheDamaged | None = None
-        """What has ended the screen: the database can be used no more, or another one is in its place."""
+        """Error that has ended the screen: the database can be used no more, or another one is in its place."""
         self._head = ""
         self._left_out = 0
         self._minutes: dict[str, int] = {}

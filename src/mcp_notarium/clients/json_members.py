@@ -49,7 +49,7 @@ class _Object:
     closing: int
     members: tuple[_Member, ...]
     comma: int | None
-    """Where a comma behind the last one is."""
+    """Index of a comma behind the last member."""
 
 
 def read(text: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ _MOVES_FILE = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "COPILOT_HOME", "XDG_CONFIG_HO
 """Variables that move a client's file."""
 _SYSTEM = r"C:\Windows"
 _NETWORK = r"\\wsl.localhost"
-"""Where Windows shows the files of distributions."""
+"""Network path below which Windows shows the files of distributions."""
 _SECONDS = 30.0
 """Seconds that a distribution may take to start."""
 

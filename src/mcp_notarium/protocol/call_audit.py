@@ -88,7 +88,7 @@ class IncomingCall(Protocol):
     """Describe a call as it came, and the way back to its caller."""
 
     request_id: RequestId | None
-    """What its caller takes it back by; None: it cannot."""
+    """Id by which its caller takes it back; None: it cannot."""
     client: str
     """Name and version of the client; '' if it did not say."""
     tool: str

@@ -183,7 +183,7 @@ _PROBLEMS = {
     "literal_error": "Not one of its values",
     "list_type": 'Input should be a list, as in ["one","two"] or [{...}]',
 }
-"""What the model is told where pydantic speaks to programmers, by its name of the error."""
+"""Messages for the model where pydantic speaks to programmers, by pydantic's name of the error."""
 
 
 _MISSING = "Field required"

@@ -340,7 +340,7 @@ def _lacks_bytecode(name: str) -> bool:
 
 _UNINITIALIZED: Final = ("mcp", "mcp.server")
 _NEEDLESS: Final = ("httpx._main", "uvicorn")
-"""What the SDK and the HTTP client import if it is there: a command line, a web server. None in
+"""Modules that the SDK and the HTTP client import if they are there: a command line, a web server. None in
 ``sys.modules`` means to Python that it is not there."""
 _STARTED: Final = ("mcp.", "mcp_types", "mcp_notarium.protocol.")
 """Beginnings of the names of modules that a failed import may leave."""

@@ -137,7 +137,7 @@ class Activity:
     early: int = 0
     """Acts before the days asked for."""
     early_ms: int = 0
-    """When the last of these was, in epoch milliseconds."""
+    """Time of the last of these, in epoch milliseconds."""
     late: int = 0
     """Acts after the days asked for."""
 

@@ -42,7 +42,7 @@ class KeyRing:
     slots: tuple[tuple[str, str], ...]
     made: str
     changed: str
-    """When they were changed last; '' if they are as they were made; no slot: there is no account yet."""
+    """Day of their last change; '' if they are as they were made; no slot: there is no account yet."""
 
 
 @dataclass(frozen=True, slots=True)

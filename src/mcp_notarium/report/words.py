@@ -48,7 +48,7 @@ TOOLS: Final = {
     "resource.unknown": "ask for a resource that does not exist",
     "unknown": "call a tool that does not exist",
 }
-"""What our own tools do, by their names in the log; a store's own tools are shown by name."""
+"""Acts of our own tools, by their names in the log; a store's own tools are shown by name."""
 COMMANDS: Final = {
     "approve": "agree to what waited",
     "deny": "deny what waited",
@@ -69,7 +69,7 @@ COMMANDS: Final = {
     "audit.accept": "accept what the log lacks",
     "audit.export": "export the log",
 }
-"""What the user's own commands do, by their names in the log; others are shown as they are typed."""
+"""Acts of the user's own commands, by their names in the log; others are shown as they are typed."""
 DECISIONS: Final = {
     Decision.ASKED: "the assistant was told to ask you",
     Decision.CONFIRMED: "you agreed in a dialogue, the assistant's program says",

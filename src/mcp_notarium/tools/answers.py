@@ -77,7 +77,7 @@ class ListItem(Answer):
     type: Literal["text"] = "text"
     uuid: str
     title: str | None = None
-    """Where the store has titles."""
+    """Left out where the store has no titles."""
     text: str
     """A preview, never empty."""
     local_version: int
@@ -104,7 +104,7 @@ class ListAnswer(FromNotes):
     next_page: int | None = None
     total_items: int
     have_all: int | None = None
-    """How many lack no word; left out where all have them."""
+    """Number of notes that lack no word; left out where all have them."""
     inside_words: bool | None = None
     """Words were looked for inside others, too."""
     corrected: dict[str, str] | None = None
@@ -155,7 +155,7 @@ class FileRow(Answer):
     size: int | None = None
     """In bytes."""
     name: str | None = None
-    """What the note calls it, where the id does not say it."""
+    """Name that the note gives it, where the id does not say it."""
     lines: tuple[int, ...] | None = None
     """Lines of the note's text that show it, the first few."""
     pixels: tuple[int, int] | None = None
@@ -230,7 +230,7 @@ class LinkedNoteAnswer(NoteAnswer):
     links: list[NoteLink] | None = None
     linked_from: list[NoteLink] | None = None
     links_left_out: int | None = None
-    """How many more there are."""
+    """Number of links beyond these."""
 
 
 class AppNoteAnswer(LinkedNoteAnswer):
@@ -348,9 +348,9 @@ class BulkRow(Answer):
     ids: list[str] | None = None
     """All for which it is the same."""
     names: list[str] | None = None
-    """What was sent for unknown notes, or files and canvases."""
+    """Names that were sent for unknown notes, or files and canvases."""
     more: int | None = None
-    """How many others there are."""
+    """Number of others."""
 
 
 class ManageAnswer(ChangedNotes):
@@ -361,15 +361,15 @@ class ManageAnswer(ChangedNotes):
     new_local_version: int | None = None
     new_server_version: int | None = None
     notes: int | None = None
-    """How many notes were changed, or would be."""
+    """Number of notes that were changed, or would be."""
     unchanged: int | None = None
-    """How many were so already."""
+    """Number of notes that were so already."""
     refused: int | None = None
-    """How many could not be."""
+    """Number of notes that could not be."""
     left: int | None = None
-    """How many are for another call."""
+    """Number of notes left for another call."""
     results: list[BulkRow] | None = None
-    """What became of each, the refused first."""
+    """Outcome of each, the refused first."""
     change_id: str | None = None
     note: str | None = None
     history: list[VersionRow] | None = None
@@ -386,7 +386,7 @@ class PageAnswer(FromNotes):
     """Hold what every answer says that has pages."""
 
     total: int
-    """How many there are on all pages."""
+    """Number of rows on all pages."""
     next_page: int | None = None
     sync: Sync | None = None
 
@@ -403,7 +403,7 @@ class PropertyRow(Answer):
 
     name: str
     notes: int
-    """How many have it."""
+    """Number of notes with it."""
     kinds: list[str]
     type: str | None = None
     values: dict[str, int] | None = None
@@ -426,9 +426,9 @@ class Folder(Answer):
     title: str | None = None
     """The titles that lead to such a note."""
     notes: int
-    """How many lie right in it."""
+    """Number of notes right in it."""
     below: int
-    """How many lie in it at any depth."""
+    """Number of notes in it at any depth."""
 
 
 class FoldersAnswer(PageAnswer):
@@ -447,7 +447,7 @@ class Problem(Answer):
     link: str | None = None
     """A target, as written, that leads to no note and no file."""
     line: int | None = None
-    """Where the link stands in the note."""
+    """Line of the link in the note."""
     file: str | None = None
     """The canvas with the link, or the unlinked file."""
 
@@ -457,7 +457,7 @@ class ProblemsAnswer(FromNotes):
 
     problems: list[Problem]
     totals: dict[str, int]
-    """How many of each kind are on all pages."""
+    """Number of each kind on all pages."""
     next_page: int | None = None
     sync: Sync | None = None
 
@@ -552,6 +552,6 @@ class PlainAnswer(Answer):
     value: dict[str, Any] | None = None
     """Facts next to the text, for the program of the client."""
     remark: str = ""
-    """What the model is told of them."""
+    """Text about them for the model."""
     notes: tuple[str, ...] = ()
     """The ids of those that it is about or shows."""

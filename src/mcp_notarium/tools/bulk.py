@@ -110,21 +110,21 @@ class Plan:
     refused: dict[str, str] = field(default_factory=dict)
     """Those that are not changed, with why."""
     unknown: dict[str, str] = field(default_factory=dict)
-    """What was named that is no note, with why."""
+    """Names that are no note's, with why."""
     hints: dict[str, None] = field(default_factory=dict)
-    """What refusals say to do."""
+    """Steps that refusals advise."""
     addresses: dict[str, None] = field(default_factory=dict)
     """The people with whom notes become shared."""
     trashed: int = 0
-    """How many of those to change are in the trash."""
+    """Number of those to change that are in the trash."""
     links: dict[str, None] = field(default_factory=dict)
     """Other notes whose links change."""
     canvases: dict[str, None] = field(default_factory=dict)
     """Those whose cards or links change."""
     losses: dict[str, BulkLoss] = field(default_factory=dict)
-    """What the notes to change lose for good, if anything."""
+    """Losses for good of the notes to change, if any."""
     published: dict[str, Published] = field(default_factory=dict)
-    """What becomes public of the notes to change."""
+    """Parts of the notes to change that become public."""
 
     def add_hint(self, error: NotariumError) -> None:
         """Keep what this refusal says to do, if its kind does not say it always."""
@@ -473,7 +473,7 @@ class _Run:
     refused: dict[str, str] = field(default_factory=dict)
     unchanged: list[str] = field(default_factory=list)
     links_left: dict[str, None] = field(default_factory=dict)
-    """What was told of links that could not follow."""
+    """Messages about links that could not follow."""
     limited: bool = False
     relinked: dict[str, None] = field(default_factory=dict)
     canvases: dict[str, None] = field(default_factory=dict)

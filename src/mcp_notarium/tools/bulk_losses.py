@@ -34,7 +34,7 @@ class BulkLoss:
     taken: str
     """A digest of what the lost parts say."""
     others: int
-    """How many notes lose something because their links change."""
+    """Number of notes that lose something because their links change."""
 
     def is_within(self, agreed: BulkLoss | None) -> bool:
         """Tell whether an answer about ``agreed`` holds for this."""

@@ -220,7 +220,7 @@ class Toolset:
 
     tools: tuple[Tool, ...]
     instructions: str
-    """What it says of that at the beginning."""
+    """Words about it that the server sends at the beginning."""
     prompts: tuple[Prompt, ...] = ()
     resources: tuple[Resource, ...] = RESOURCES
     names: ToolNames = ToolNames()  # noqa: RUF009 - never changed

@@ -119,7 +119,7 @@ class _Move(FolderPaths):
     card_links: dict[str, dict[str, dict[Link, str | None]]] = field(
         default_factory=lambda: defaultdict(dict)
     )
-    """What links in texts of canvases become, by the id of the note that they mean."""
+    """Changes to links in texts of canvases, by the id of the note that they mean."""
     with_cards: bool = False
 
     def moved_path(self, path: str) -> str:

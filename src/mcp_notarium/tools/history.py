@@ -72,7 +72,7 @@ class _Goal:
     said: str = ""
     """A sentence about what is known not to come back."""
     beside: tuple[str, ...] = ()
-    """What changes and no content says."""
+    """Changes that no content shows."""
     whole: str = ""
     """A sentence about what more there is of a version."""
 

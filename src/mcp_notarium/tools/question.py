@@ -80,7 +80,7 @@ class Question:
 
 
 Form = Mapping[str, Any]
-"""What a note has in the store's own form, by its own names."""
+"""Note in the store's own form, by its own names."""
 Forms = Callable[["Note | None", "Content | None"], Awaitable[tuple[Form, Form]]]
 """Read what a change replaces in the store's own form, and what it becomes there: ``Library.find_forms``."""
 

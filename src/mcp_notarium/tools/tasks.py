@@ -13,7 +13,7 @@ _NAMED = 5
 """Tasks that a refusal names, at most."""
 _LINE = re.compile(r"\s*(?:line\s+)?([0-9]+)\s*", re.ASCII | re.IGNORECASE)
 _MARKS = re.compile(r"[*_~`=]")
-"""What Markdown shows words with, which nobody says."""
+"""Marks that Markdown shows words with, which nobody says."""
 COMES_AGAIN = "This task comes again; the next one is not added here, as its app would."
 
 

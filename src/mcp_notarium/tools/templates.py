@@ -49,11 +49,11 @@ class Begun:
     path: str = ""
     """The only id that it may get, '' for any."""
     form: Form = Form.LINES
-    """What its text is."""
+    """Form of its text."""
     said: str = ""
-    """What else to say in the answer."""
+    """Words to add to the answer."""
     key: str = ""
-    """What calls have in common that would make the same note."""
+    """Key of calls that would make the same note."""
 
 
 async def begin_from_template(

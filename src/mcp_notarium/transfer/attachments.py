@@ -61,7 +61,7 @@ class NewNote:
     files: Sequence[NoteFile] = ()
     """Those that the store keeps."""
     links: Mapping[Link, NoteFile] = field(default_factory=dict)
-    """Which of them each link of the content means."""
+    """The one of them that each link of the content means."""
     written: bool = False
     """The note is there already, and lacks files."""
 
@@ -105,7 +105,7 @@ class _Reader:
         self._files = StoreFiles(transfer)
         self._asks = transfer.store.traits.asks_attachments
         self._failed = 0
-        """How many of the last files the store did not answer."""
+        """Number of files in a row that the store did not answer."""
         self.unread = False
         """Some could not be read, though the store has them."""
 

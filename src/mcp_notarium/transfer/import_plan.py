@@ -105,7 +105,7 @@ class ImportPlan:
     differ: list[str] = field(default_factory=list)
     left_out: int = 0
     losses: defaultdict[str, list[ExportedNote]] = field(default_factory=lambda: defaultdict(list))
-    """What is lost or changed, of which notes."""
+    """Losses and changes, each with its notes."""
     titles: list[str] = field(default_factory=list)
     """Those that the notes of the loss ``OTHER_TITLE`` get, in its order."""
     lost_files: dict[str, list[tuple[ExportedNote, NoteFile]]] = field(default_factory=dict)
@@ -407,7 +407,7 @@ class ImportResult:
     brought: set[str] = field(default_factory=set)
     """The paths in the export of the files that notes got."""
     done: int = 0
-    """How many notes were dealt with."""
+    """Number of notes dealt with."""
     refused: list[tuple[ExportedNote, str]] = field(default_factory=list)
     """Notes that the store does not take, and why."""
     refused_files: list[tuple[ExportedNote, NoteFile, str]] = field(default_factory=list)

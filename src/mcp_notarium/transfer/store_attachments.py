@@ -48,7 +48,7 @@ class ShownFile:
 
     facts: Attachment
     name: str
-    """What it is called."""
+    """Name of the file."""
     links: tuple[Link, ...]
     """Those of the text that lead to it."""
 
@@ -61,7 +61,7 @@ class StoreFiles:
         self.unasked: list[tuple[str, str]] = []
         """The notes of which the service did not tell all files, and why; see :meth:`find_files`."""
         self._failed = 0
-        """How many of the last requests had no answer."""
+        """Number of requests in a row that had no answer."""
 
     async def find_files(
         self, held: Sequence[Revision], *, whole: bool = False
