@@ -80,7 +80,7 @@ class App:
     notices: tuple[str, ...] = ()
     """Sentences for the user about how the database was opened."""
     rollback: Rollback | None = None
-    """What it lacks, if anything: then nothing is changed."""
+    """Rollback of the database, if any: then nothing is changed."""
     clock: Callable[[], float] = time.time
     """Gives epoch seconds."""
 
@@ -307,7 +307,7 @@ def _client_id(cache: Cache) -> str:
 
 
 _Work = tuple[Coroutine[Any, Any, None], Callable[[], None] | None]
-"""What runs as long as the app is open, and what ends it; None: it is cancelled."""
+"""Work that runs as long as the app is open, and what ends it; None: it is cancelled."""
 
 
 def _works(

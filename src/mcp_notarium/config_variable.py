@@ -57,7 +57,7 @@ class Variable:
     value_beats_file: bool = False
     """The value counts where both are set. False: that is an error."""
     trust: Trust = Trust.ENV_FILE
-    """Which sources may set it."""
+    """Sources that may set it."""
     bound_to: str = ""
     """Name another variable: if a better source sets that, this one is ignored in the working folder's ``.env``."""
 

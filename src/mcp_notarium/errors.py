@@ -110,7 +110,7 @@ class NotariumError(Exception):
     exit_code: int = 1
     retryable: bool = False
     resolution_hint: str | None = None
-    """What to do next."""
+    """Next step to take."""
     agent_hint: str | None = None
     """The same for an agent, if that differs."""
     tells_text: bool = False
@@ -464,7 +464,7 @@ class OutOfSight(OutcomeUnknown):
     """Report so that nothing was stored, where the reason would tell a hidden note from a removed one."""
 
     really = "not_found"
-    """What the audit log says of it."""
+    """Name of the outcome in the audit log."""
 
 
 class CursorLost(StoreError):

@@ -45,7 +45,7 @@ class Decoded:
     """That of a PDF has a heading for each page."""
     pages: int | None = None
     problem: str = ""
-    """Why this is not all of the file; '' if it is."""
+    """Reason that this is not all of the file; '' if it is."""
 
 
 def decode(data: bytes, promised: str) -> Decoded:

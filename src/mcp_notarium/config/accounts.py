@@ -22,7 +22,7 @@ from mcp_notarium.stores.kind import StoreKind, StoreSettings
 from mcp_notarium.system import SYSTEM
 
 KeyPlace = Literal["keychain", "file", "passphrase"]
-"""Where the key is: in the system's keychain, in a file, or in nobody's hands but the user's."""
+"""Place of the key: the system's keychain, a file, or nobody's hands but the user's."""
 
 FILE = "accounts.toml"
 ONLY = ""
@@ -48,7 +48,7 @@ class Account:
 
     name: str
     key: KeyPlace
-    """Where its key is."""
+    """Place of its key."""
     variables: Mapping[str, str]
     """Its settings as texts, by the names of the variables."""
     default: bool = False

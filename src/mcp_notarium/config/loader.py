@@ -50,7 +50,7 @@ class Setting:
     value: str
     """Of a secret only how long it is."""
     origin: str
-    """What has set it."""
+    """Source that has set it."""
     purpose: str = ""
     problem: str = ""
 
@@ -64,7 +64,7 @@ class Loaded:
     warnings: tuple[str, ...]
     policy: FoundPolicy
     missing: NotariumError | None = None
-    """Why no account can be opened with it."""
+    """Error for which no account can be opened with it."""
     account: Account | None = None
     """The one of ``accounts.toml`` that is used."""
 
@@ -78,12 +78,12 @@ class ConfigReport:
     variables: tuple[Variable, ...]
     """Those of the store, then the common ones."""
     picks: Mapping[str, Pick]
-    """What became of each variable, by its name."""
+    """Result for each variable, by its name."""
     files: Mapping[str, Pick]
     """The same of each file that a variable may name."""
     source_warnings: tuple[str, ...]
     source_problem: ConfigError | None
-    """Why ``--env-file`` or ``account`` could not be read; all else is in the settings."""
+    """Error in reading ``--env-file`` or ``account``; all else is in the settings."""
     account: Account | None = None
 
     @property

@@ -45,7 +45,7 @@ class FoundPolicy:
     read_only: bool = False
     """The environment forbids writing, whatever the file says."""
     profiles: Mapping[str, Policy] = field(default_factory=dict)
-    """What each profile permits by itself."""
+    """Permissions of each profile by itself."""
 
     def of_profile(self, name: str) -> FoundPolicy:
         """Return the policy that holds for a client with this profile. Raises ``ConfigError`` if there is none."""

@@ -36,7 +36,7 @@ class Config:
     data_dir: Path
     db_key: Secret | None = None
     db_key_origin: str = ""
-    """What has set the key."""
+    """Source that has set the key."""
     db_key_yields: bool = False
     """The key comes from a ``.env`` that nobody named, and a key in the keychain is preferred."""
     db_encryption: bool = True
@@ -66,10 +66,10 @@ class Config:
     policy: Policy = PERMISSIVE
     keychain: bool = True
     account_name: str = ""
-    """What ``accounts.toml`` calls the account, '' if it is not from there."""
+    """Name of the account in ``accounts.toml``, '' if it is not from there."""
     closed_places: tuple[Path, ...] = ()
-    """What no agent may read as a file: the files from which secrets and settings were read, the policy file among them, and
-    what the user's other accounts name."""
+    """Paths that no agent may read as a file: the files from which secrets and settings were read, the policy file among
+    them, and what the user's other accounts name."""
 
     @property
     def account(self) -> AccountIdentity:

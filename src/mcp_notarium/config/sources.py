@@ -33,12 +33,12 @@ class Source:
     """Hold one source of settings."""
 
     label: str
-    """What it is called as the origin of a setting."""
+    """Name as the origin of a setting."""
     values: Mapping[str, str]
     level: Trust
-    """How far it is trusted."""
+    """Level of trust."""
     place: str
-    """Where it is, for a person."""
+    """Location, for a person."""
 
     def get(self, name: str) -> str | None:
         """Return the text, or None if it is not set. Blank counts as not set, in quotation marks too: clients send it."""
@@ -52,9 +52,9 @@ class Sources:
 
     sources: tuple[Source, ...]
     warnings: tuple[str, ...] = ()
-    """What is wrong with them, and does no harm."""
+    """Faults in them that do no harm."""
     problem: ConfigError | None = None
-    """Why one of them could not be read."""
+    """Error in reading one of them."""
     account: Account | None = None
     """The one that is among them."""
 

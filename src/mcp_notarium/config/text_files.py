@@ -31,7 +31,7 @@ class TextFile:
     status: os.stat_result
     """The result of ``fstat``."""
     access: Access
-    """Who may use it."""
+    """Rights of its users."""
 
     @property
     def readable_by_others(self) -> bool:

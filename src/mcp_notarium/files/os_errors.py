@@ -19,7 +19,7 @@ _DISK = {
     errno.EIO: "The disk has reported an error: check the disk, then run the command again.",
     errno.ENAMETOOLONG: "Set NOTARIUM_DATA_DIR to a shorter path; a name in it is too long.",
 } | dict.fromkeys(FULL, f"{FREE_SPACE}.")
-"""What to do about errors for which another folder on the same disk is no way out."""
+"""Remedies for errors that no other folder on the same disk avoids."""
 ELSEWHERE = "Set NOTARIUM_DATA_DIR to a folder of your own."
 
 HELD = {errno.EBUSY, errno.EAGAIN}

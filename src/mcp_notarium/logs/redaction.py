@@ -59,7 +59,7 @@ _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
-"""What could forge a line, hide text or steer a terminal; letters of every script stay."""
+"""Characters that could forge a line, hide text or steer a terminal; letters of every script stay."""
 _UNSAFE_BUT_NEWLINE_AND_TAB = re.compile(_UNSAFE.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f"))
 _LAST_OF_PLANE_ZERO = 0xFFFF
 

@@ -17,7 +17,7 @@ from mcp_notarium.system.port import Entry, FileState, System
 _PLAIN = re.compile(r"[A-Za-z0-9_./:\\+=-]*[A-Za-z0-9_./:\\+=]")
 """A word of these needs no quotes in either shell of Windows; a word of dashes alone does."""
 _SPECIAL = re.compile(r'["$`%\u201c-\u201e]')
-"""What means something within double quotes in PowerShell or cmd; typographic quotes end a word in PowerShell."""
+"""Characters with a meaning within double quotes in PowerShell or cmd; typographic quotes end a word in PowerShell."""
 _AT_END = re.compile(r"(\\+)$")
 """A program takes a single backslash before a quote for a part of the word; PowerShell keeps both, which a path may have."""
 _SINGLE = re.compile("(['\u2018-\u201b])")

@@ -33,7 +33,7 @@ _BATCH_SECONDS = 0.1
 """On Windows the library tells of events when none has come for so long."""
 _END_SECONDS = 2.0
 _SHORT = re.compile(r"~\d")
-"""What each short name of Windows has; "FILE_NOTIFY_INFORMATION structure" says that either name may be told."""
+"""Mark of each short name of Windows; "FILE_NOTIFY_INFORMATION structure" says that either name may be told."""
 _MOST = 10_000
 """Changed files after which anything may have changed."""
 _NO_NEWS = {EVENT_TYPE_OPENED, EVENT_TYPE_CLOSED, EVENT_TYPE_CLOSED_NO_WRITE}
@@ -53,7 +53,7 @@ class TreeEvents(FileSystemEventHandler):
         self._lock = threading.Lock()
         self._changed: set[tuple[str, str]] = set()
         self._uncertain = True
-        """Whether anything may have changed."""
+        """Anything may have changed."""
         self._has_news = False
         self._waiting: Callable[[], object] | None = None
         self._closed = False

@@ -23,7 +23,7 @@ assert sys.platform != "win32"  # noqa: S101 - for mypy, which reads no further 
 import resource  # noqa: E402 - POSIX only
 
 _END = b"\0the end\0"
-"""What the copy writes last: a pipe that was closed early does not end so."""
+"""Last bytes that the copy writes: a pipe that was closed early does not end so."""
 _CHUNK = 1 << 20
 _MOST_FILES = 1 << 16
 """Open files that a server cannot have. A system may say -1 where a person has set no limit."""

@@ -221,7 +221,7 @@ class _Inotify:
         self._lock = threading.Lock()
         self._changed: set[tuple[str, str]] = set()
         self._uncertain = True
-        """Whether anything may have changed."""
+        """Anything may have changed."""
 
     def follow(self, folders: Iterable[str]) -> bool:
         """See ``FolderEvents.follow``."""

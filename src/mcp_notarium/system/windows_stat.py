@@ -61,7 +61,7 @@ class WindowsState(NamedTuple):
     st_mtime_ns: int
     st_ctime_ns: int
     st_birth_ns: int
-    """When it was created."""
+    """Time of creation."""
     attributes: int
 
     @property

@@ -35,7 +35,7 @@ REVISION_SECONDS = 600
 
 
 _MARKERS = {("label", "template"), ("label", "workspacetemplate")}
-"""What makes a note a template: its notes do not inherit that."""
+"""Labels that make a note a template: its notes do not inherit them."""
 
 
 _WEAK = ("_share", "_lbBookmarks")
@@ -61,7 +61,7 @@ class Document:
         self.wanted_images: dict[str, str] = {}
         """Addresses of images of other hosts that are to be fetched, and for which note."""
         self.looks_after: dict[str, float] = {}
-        """When the server looks for a note again, to show images of it that it has stored or fetched."""
+        """Time at which the server looks for a note again, to show images of it that it has stored or fetched."""
         self.ended = False
         """It will find none then, and end itself: nothing is answered any more."""
         self.most_revisions = -1
