@@ -110,7 +110,7 @@ class Plan:
     refused: dict[str, str] = field(default_factory=dict)
     """Those that are not changed, with why."""
     unknown: dict[str, str] = field(default_factory=dict)
-    """Names that are no note's, with why."""
+    """Names that match no note, with why."""
     hints: dict[str, None] = field(default_factory=dict)
     """Steps that refusals advise."""
     addresses: dict[str, None] = field(default_factory=dict)
