@@ -13,7 +13,7 @@ from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from mcp_notarium.domain.note import Content, Note, Published, Revision
+from mcp_notarium.domain.note import Content, Note, PendingWrite, Published, Revision
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.markup.templates import DATE_FORMAT, PAGE_TITLE_FORMAT, TIME_FORMAT, Filling
 from mcp_notarium.stores.contract import Store
@@ -67,6 +67,13 @@ def move_of(store: Store, body: bytes) -> str:
     ``body`` is a composed body or a ``native``.
     """
     return cast("MovingStore", store).move_of(body) if store.traits.tree else ""
+
+
+def native_of(store: Store, write: PendingWrite) -> str:
+    """Return the ``Content.native`` by which another body says the same move or pictures as this update; '' if it says none. Pure."""
+    if not store.traits.adds_pictures:
+        return move_of(store, write.body)
+    return cast("PictureStore", store).pictures_of(write.body, write.replaced)
 
 
 class PublishingStore(Store, Protocol):
@@ -299,6 +306,12 @@ class PictureStore(Store, Protocol):
         """Return the ``Content.native`` that adds a picture, and the id of the picture; '' if the note has it.
 
         The write is a conflict if the pictures have changed since. Raises ``StoreRejected`` if they cannot be understood.
+        """
+
+    def pictures_of(self, body: bytes, replaced: bytes | None) -> str:
+        """Return the ``Content.native`` by which another body of the same note gives it the same pictures; '' if it gives none. Pure.
+
+        ``replaced``: what the body was to replace. A write of it is a conflict if the pictures have changed since.
         """
 
 

@@ -23,8 +23,7 @@ QUIET_SECONDS = 60.0
 FEED_FAILURES = 2
 """Failures in a row after which the feed is suspended."""
 FEED_FIRST_PAUSE = 2.0
-"""Seconds of the first suspension; until then listings are polled. An outage that ends between a
-failure of the feed and the listing after it looks like a feed that is broken alone."""
+"""Seconds of the first suspension; until then listings are polled."""
 
 
 def backoff_delay(failures: int, *, jitter: float, retry_after: float | None = None) -> float:
@@ -108,9 +107,8 @@ class ItemBackoff:
         """Retry the item in the next cycle, then after twice as long each time."""
         failures = self.failures(ident) + 1
         asked = retry_after_of(error)
-        pause = 0.0
-        if failures > 1 or asked is not None:
-            pause = backoff_delay(failures, jitter=1.0, retry_after=asked)
+        again = failures > 1 or asked is not None
+        pause = backoff_delay(failures, jitter=1.0, retry_after=asked) if again else 0.0
         self._failing[ident] = failures, self._stopwatch() + pause
 
     def record_success(self, ident: str) -> None:

@@ -31,7 +31,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.markup.obsidian_links import rewrite_links
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Retry, Store, VersionedStore, Versions, WriteGuard
-from mcp_notarium.stores.extensions import RevivingStore, find_inside, find_native, move_of
+from mcp_notarium.stores.extensions import RevivingStore, find_inside, find_native, native_of
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import get_for_replay, get_newest, get_proven
 from mcp_notarium.sync.write_decisions import (
@@ -69,7 +69,7 @@ class HeadReader:
         traits = store.traits
         self._merges = traits.write_guard is WriteGuard.SERVER_MERGE
         self._merges &= traits.versions is Versions.BY_ETAG
-        self._in_parts = traits.retry is Retry.ASK and not traits.ids.named
+        self._in_parts = traits.write_guard is WriteGuard.LAST_WRITER and not traits.ids.named
 
     async def look_first(self, view: View, asked: Asked) -> View:
         """Read the note before a first attempt; of a change that can be sent the entry says what to send.
@@ -193,7 +193,17 @@ class HeadReader:
         else:
             view = await self._look_for_changed(view, cast("Revision", head))
         doubtful = view.case.held in (Held.NOTHING, Held.CLASHING)
-        return view.but(Fact.ARRIVED) if doubtful and self.has_answer(write) else view
+        return view.but(Fact.ARRIVED) if doubtful and self.has_answer(write) else self.judge(view)
+
+    def judge(self, view: View) -> View:
+        """Name that a push, or a conflict copy, would show a note that the policy hides by now."""
+        head, write, copies = view.head, view.write, view.case.held is Held.CLASHING
+        if not isinstance(head, Revision) or self._journal.sees_revision(head):
+            return view
+        if copies and self._journal.is_taken(head):
+            return view  # a rule on its id hides the copy, too
+        made = self._journal.sent(self._journal.copy_of(write) if copies else write)
+        return view.but(Fact.HIDDEN) if self._journal.sees_revision(made) else view
 
     def has_answer(self, write: PendingWrite) -> bool:
         """Tell whether the index has what an entry was to make, of which another process has stored the answer."""
@@ -224,7 +234,7 @@ class HeadReader:
     async def _look_for_changed(self, view: View, head: Revision) -> View:
         write = view.write
         sent, content = self._wanted(write, head)
-        base = None
+        base, taken = None, self._journal.is_taken(head, hides=False)
         if head.etag != write.base_etag and head.content != sent:
             base = await self._read_base(write)
         held, wanted = held_for_update(
@@ -233,7 +243,7 @@ class HeadReader:
             base_etag=write.base_etag,
             sent=sent,
             wanted=content,
-            taken=self._journal.is_taken(head),
+            taken=taken,
             repeated=True,
             repair=write.repair,
         )
@@ -246,7 +256,7 @@ class HeadReader:
             view = replace(view, lacking=lacking).but(Fact.LACKING) if lacking else view
         if held is not Held.CLASHING:
             held, wanted = self._lead_on(write, head, held, wanted)
-        asks = self._store.traits.retry is Retry.ASK and not self._journal.is_taken(head)
+        asks = self._store.traits.retry is Retry.ASK and not taken
         if base and asks and is_ours_rewritten(base=base, sent=sent, stored=head.content):
             held = Held.OURS
         view = view.holding(held)
@@ -312,10 +322,9 @@ class HeadReader:
             replaced = await find_native(self._store, head.id, write.body)
         except VersionConflict:  # it takes back a change that another one has followed
             return view.holding(Held.OVERTAKEN)
-        moves = self._store.traits.tree is not None
-        if not replaced or (head.etag != write.base_etag and not moves):
+        if not replaced or (head.etag != write.base_etag and not native_of(self._store, write)):
             return view.holding(Held.OURS)
-        if head.etag != write.base_etag:  # all has arrived but the place, or the old place is left
+        if head.etag != write.base_etag:  # the rest has arrived, or the old place is left
             return (await self.redraft(view, head, head.content)).holding(Held.BASE)
         write = replace(write, replaced=replaced)
         return replace(view, write=write, changed=True).holding(Held.BASE)
@@ -323,11 +332,11 @@ class HeadReader:
     async def redraft(self, view: View, head: Revision, wanted: Content) -> View:
         """Let the entry make ``wanted`` of ``head``; the journal does not say so yet."""
         body = b""
-        if move := move_of(self._store, view.write.body):
-            moving = self._journal.compose(head, replace(wanted, native=move))
+        if native := native_of(self._store, view.write):
+            whole = self._journal.compose(head, replace(wanted, native=native))
             with suppress(VersionConflict):  # another one has followed
-                await find_native(self._store, head.id, moving)
-                body = moving
+                await find_native(self._store, head.id, whole)
+                body = whole
         # A note that does not move must keep the labels of its place, which a moved one does not say.
         body = body or self._journal.compose(head, wanted)
         replaced = await find_native(self._store, head.id, body)
@@ -417,7 +426,7 @@ class HeadReader:
         ours = base is not None and (
             replace(base.content, title=sent.content.title) == found.content
             or (found.identity is not None and found.identity == base.identity)
-            or contains_change(base=base.content, sent=sent.content, stored=found.content)
+            or contains_change(base=Content(""), sent=sent.content, stored=found.content)
         )
         return found if ours else None
 

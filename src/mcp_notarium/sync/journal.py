@@ -12,6 +12,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import replace
 
+from mcp_notarium.domain.conflict_copy import copy_content, copy_write_id
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.errors import CacheError
 from mcp_notarium.markup.obsidian_links import Link, find_targets
@@ -102,6 +103,24 @@ class Journal:
         """Make the id of a new note: a free one where rules hide notes, which a taken one would betray."""
         hides = self._judge.rules.has_rules
         return self._store.new_id(content, seed=seed, attempt=attempt + (SEEDED if hides else 0))
+
+    def copy_of(self, write: PendingWrite, *, of: Revision | None = None) -> PendingWrite:
+        """Make the entry of a conflict copy: of the write's own text, or of what it has overwritten."""
+        # As the note would have it: a draft may have lines above the front matter of the note.
+        ours = replace(write.content, text=self.sent(write).content.text)
+        content = copy_content(
+            of.content if of else ours,
+            shares_by_tag=self._traits.shares_by_tag,
+            folder=write.note_id.rpartition("/")[0] if self._traits.ids.paths else None,
+        )
+        write_id = copy_write_id(write.write_id, **({"of": of.etag} if of else {}))
+        return self.make(
+            write_id=write_id,
+            note_id=self.make_id(content, seed=write_id, attempt=0),
+            kind=WriteKind.CREATE,
+            content=content,
+            copied=True,
+        )
 
     def record(self, view: View, act: Act | None, following: Sequence[PendingWrite]) -> bool:
         """Record the entry of a first attempt, with the revision it was made from and those ``following`` it; flush it next.
@@ -291,12 +310,9 @@ class Journal:
 
     def _is_renaming(self) -> bool:
         """Tell whether the renaming of any note is on its way."""
-        for write in self._cache.journal.in_flight():
-            base = self._cache.notes.base(write.note_id)
-            titled = base is not None and base.content.title != write.content.title
-            if titled and write.kind is WriteKind.UPDATE:
-                return True
-        return False
+        writes = (one for one in self._cache.journal.in_flight() if one.kind is WriteKind.UPDATE)
+        bases = ((write, self._cache.notes.base(write.note_id)) for write in writes)
+        return any(base and base.content.title != write.content.title for write, base in bases)
 
     def release(self, write: PendingWrite) -> None:
         """End the lease, so that any process may finish the entry; at its time if that fails."""
@@ -352,10 +368,10 @@ class Journal:
         """Tell whether the policy shows the note as the store has it."""
         return self._judge.find_rule(revision) is None
 
-    def is_taken(self, head: Revision) -> bool:
-        """Tell whether the store has another note under the id of the one that the index holds."""
+    def is_taken(self, head: Revision, *, hides: bool = True) -> bool:
+        """Tell whether the store has another note under the id of the one that the index holds; ``hides``: or one of a hidden id."""
         notes = self._cache.notes
-        hidden = self._judge.names.find_rule(head.id, head.identity) is not None
+        hidden = hides and self._judge.names.find_rule(head.id, head.identity) is not None
         taken = notes.names.is_taken(head.id, head.identity)
         held = notes.base(head.id) if taken else None
         return hidden or (taken and (held is None or held.identity != head.identity))

@@ -35,8 +35,7 @@ SLOW_RETRY = 300.0
 FILE_RETRY = 15.0
 """Seconds between attempts at most, if the store is files of this machine."""
 HANDOVER_PAUSE = 3.0
-"""Seconds for which a process whose login was refused does not try to lead again, whatever happens:
-long enough for every other process to look at the lock."""
+"""Seconds for which a process whose login was refused does not lead again: every other one has looked at the lock by then."""
 MIN_RETRY_PAUSE = 1.0
 """Seconds after a failure during which no request starts another attempt."""
 CALLS_SECONDS = 1.0
@@ -49,8 +48,7 @@ ASK_AGAIN = 5.0
 """Seconds without an answer after which a cycle is requested again."""
 SILENT_SECONDS = 1800.0
 SILENT_INTERVALS = 6
-"""A leader records a cycle at least every second interval. After this many intervals, and this many
-seconds, without one, the other processes say so."""
+"""Intervals, beside as many seconds, without a cycle after which other processes say so; a leader records one in two at least."""
 LEADER_SILENT = "the process that syncs stores nothing any more; is the disk full?"
 
 

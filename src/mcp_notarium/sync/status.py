@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from mcp_notarium.errors import ErrorKind, NotariumError
@@ -77,7 +76,5 @@ def read_status(
 
 
 def _state_elsewhere(recorded: str, *, complete: bool) -> State:
-    state = State.IDLE
-    with suppress(ValueError):  # nothing recorded yet
-        state = State(recorded)
+    state = State(recorded) if recorded in {*State} else State.IDLE  # '': nothing recorded yet
     return State.INDEXING if state is State.IDLE and not complete else state

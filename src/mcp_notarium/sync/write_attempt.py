@@ -61,6 +61,7 @@ from mcp_notarium.sync.write_decisions import (
     decide,
 )
 from mcp_notarium.sync.write_errors import (
+    HIDDEN_SINCE,
     NOT_REMOVED,
     NOT_SAVED,
     add_outcome,
@@ -204,7 +205,7 @@ class WriteAttempt:
         if step is Step.LOOK:
             return _AGAIN
         if step is Step.REJECT:
-            self._journal.reject(write, cast("NotariumError", view.error).message)
+            self._journal.reject(write, view.error.message if view.error else HIDDEN_SINCE)
             return WriteResult(WriteOutcome.REFUSED)
         if step is Step.DROP:
             return self._commit.drop(view)
@@ -271,7 +272,7 @@ class WriteAttempt:
         if named == head.content:
             return await self._carry_out(view.holding(Held.OURS))
         view = await self._heads.redraft(view, head, named)
-        return await self._carry_out(view.holding(Held.BASE))
+        return await self._carry_out(self._heads.judge(view.holding(Held.BASE)))
 
     def _refuse(self, view: View, asked: Asked) -> NotariumError:
         """Make the error that tells the caller; the index gets what the store holds."""

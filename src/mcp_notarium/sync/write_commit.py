@@ -16,8 +16,6 @@ from mcp_notarium.domain.conflict_copy import (
     Repair,
     StoredAs,
     compare_stored,
-    copy_content,
-    copy_write_id,
     differences,
     is_ours_rewritten,
     plan_repair,
@@ -177,7 +175,7 @@ class WriteCommit:
     def keep_as_copy(self, view: View) -> Committed:
         """Keep the text in a conflict copy, and the note as the store has it."""
         write, head = view.write, cast("Revision | Tombstone", view.head)
-        copy = self._copy_of(write)
+        copy = self._journal.copy_of(write)
         if not self.finish(write, head, [copy], stored=False):
             return _AGAIN
         return Committed(WriteResult(WriteOutcome.STORED, write.note_id, merged=True), copy=copy)
@@ -278,7 +276,7 @@ class WriteCommit:
         displaced, known = pushed.answer.displaced, (pushed.base.wording, pushed.sent.wording)
         if displaced is None or displaced.content.wording in known:
             return []
-        return [self._copy_of(pushed.write, of=displaced)]
+        return [self._journal.copy_of(pushed.write, of=displaced)]
 
     def _settle(self, pushed: _Pushed, *, once: bool) -> Committed:
         """Commit what the store holds, and bring it together with what was overwritten."""
@@ -330,7 +328,7 @@ class WriteCommit:
             repair = self._repair_of(held, plan.content) if mends else None
         unrepaired = mends and repair is None
         copies = plan.copies or (unrepaired and lost)
-        copy = self._copy_of(write) if copies and not write.copied else None
+        copy = self._journal.copy_of(write) if copies and not write.copied else None
         others = others if plan.copies_theirs or unrepaired else []
         if repair is not None and copy is not None and not self._overwrites:
             repair = replace(repair, copied=True)  # what else it says is a revision of the store
@@ -377,11 +375,11 @@ class WriteCommit:
         if isinstance(now, Revision) and now.content == pushed.sent:
             with suppress(StoreRejected):
                 back = self._repair_of(now, displaced.content)
-        back = back or self._copy_of(write, of=displaced)
+        back = back or self._journal.copy_of(write, of=displaced)
         if hides:
             self._journal.follow(displaced, back.note_id)
         keeps_ours = not write.copied and (pushed.repeated or not hides)
-        copy = self._copy_of(write) if keeps_ours else None
+        copy = self._journal.copy_of(write) if keeps_ours else None
         kept = Tombstone(write.note_id, hidden=True) if hides else cast("Revision | Tombstone", now)
         if not self.finish(write, kept, [back] if copy is None else [copy, back]):
             return self._leave_to_others([back] if back.kind is WriteKind.CREATE else [])
@@ -501,25 +499,6 @@ class WriteCommit:
             raise unknown_outcome(
                 "the write is stored, and what was written just before it could not be read", write
             ) from error
-
-    def _copy_of(self, write: PendingWrite, *, of: Revision | None = None) -> PendingWrite:
-        """Make the entry of a conflict copy: of the write's own text, or of what it has overwritten."""
-        traits = self._store.traits
-        # As the note would have it: a draft may have lines above the front matter of the note.
-        ours = replace(write.content, text=self._journal.sent(write).content.text)
-        content = copy_content(
-            of.content if of else ours,
-            shares_by_tag=traits.shares_by_tag,
-            folder=write.note_id.rpartition("/")[0] if traits.ids.paths else None,
-        )
-        write_id = copy_write_id(write.write_id, **({"of": of.etag} if of else {}))
-        return self._journal.make(
-            write_id=write_id,
-            note_id=self._journal.make_id(content, seed=write_id, attempt=0),
-            kind=WriteKind.CREATE,
-            content=content,
-            copied=True,
-        )
 
     def _repair_of(self, stored: Revision, wanted: Content) -> PendingWrite:
         return self._journal.make(

@@ -58,7 +58,7 @@ class Fact(Enum):
     EXACT = "exact"
     """Its caller or a person has agreed to this content, and to no other."""
     HIDDEN = "hidden"
-    """The policy would hide what comes of a merge."""
+    """The policy would hide what comes of a merge, or a repeated write, or its copy, would show what it hides by now."""
     ARRIVED = "it is known to have arrived"
     KEPT = "it needs no copy"
     """It is one, it has one, or the text is elsewhere too."""
@@ -149,6 +149,7 @@ DECISIONS = (
     Decision(_CREATE, _REPEATED, Held.NOTHING, Fact.ARRIVED, Step.DONE, "it had arrived, and was removed since"),
     Decision(_CREATE, _REPEATED, Held.NOTHING, None, Step.PUSH, "it never arrived, as far as anybody can tell"),
     Decision(_CREATE, _REPEATED, Held.OURS, None, Step.DONE, "it has arrived"),
+    Decision(_CREATE, _REPEATED, Held.PART, Fact.HIDDEN, Step.DONE, "it has arrived, and the tags that would show it were taken away"),
     Decision(_CREATE, _REPEATED, Held.PART, None, Step.PUSH, "the note was made, and then the connection was lost: the rest"),
     Decision(_CREATE, _REPEATED, Held.MERGEABLE, None, Step.DONE, "it has arrived, and was edited since: its id was made for it"),
     Decision(_CREATE, _REPEATED, Held.CLASHING, Fact.ARRIVED, Step.DONE, "it had arrived, and was edited since"),
@@ -175,12 +176,15 @@ DECISIONS = (
     Decision(_UPDATE, _REPEATED, Held.NOTHING, Fact.ARRIVED, Step.DONE, "it had arrived, and the note was removed since"),
     Decision(_UPDATE, _REPEATED, Held.NOTHING, Fact.KEPT, Step.DROP, "removed, and the text is not lost with it"),
     Decision(_UPDATE, _REPEATED, Held.NOTHING, None, Step.COPY, "removed there, changed here: the text is kept"),
+    Decision(_UPDATE, _REPEATED, Held.BASE, Fact.HIDDEN, Step.REJECT, "it would show a note that is hidden by now: the user sees it"),
     Decision(_UPDATE, _REPEATED, Held.BASE, None, Step.PUSH, "it never arrived"),
     Decision(_UPDATE, _REPEATED, Held.OURS, Fact.LACKING, Step.PUT_BACK, "the store has merged it with what others wrote, and lost some"),
     Decision(_UPDATE, _REPEATED, Held.OURS, None, Step.DONE, "it has arrived"),
+    Decision(_UPDATE, _REPEATED, Held.MERGEABLE, Fact.HIDDEN, Step.REJECT, "both edits would show a note that is hidden by now"),
     Decision(_UPDATE, _REPEATED, Held.MERGEABLE, None, Step.PUSH, "both edits fit: merged; a hidden note stays so"),
     Decision(_UPDATE, _REPEATED, Held.CLASHING, Fact.ARRIVED, Step.DONE, "it had arrived, and the same lines were edited since"),
     Decision(_UPDATE, _REPEATED, Held.CLASHING, Fact.KEPT, Step.DROP, "the same lines, and it needs no copy"),
+    Decision(_UPDATE, _REPEATED, Held.CLASHING, Fact.HIDDEN, Step.REJECT, "a copy would show a note that is hidden by now"),
     Decision(_UPDATE, _REPEATED, Held.CLASHING, None, Step.COPY, "the same lines, and nobody to ask: both are kept"),
     Decision(_UPDATE, _REPEATED, Held.TAKEN, None, Step.KEEP_NAME, "something else has the new name, and nobody to ask"),
     Decision(_UPDATE, _REPEATED, Held.OVERTAKEN, None, Step.DROP, "another change followed: it stays"),

@@ -71,6 +71,16 @@ def native_of(column: str, old: Value, new: Value) -> str:
     return to_json({"columns": pack_all({column: new}), "made": {column: _digest(old)}}).decode()
 
 
+def pictures_of(body: bytes, replaced: bytes | None) -> str:
+    """See ``PictureStore.pictures_of``."""
+    value = json.loads(body)
+    before = json.loads(replaced)["columns"] if replaced else {}
+    made = {name: _digest(unpack(before[name])) for name in _UNSEEN if name in before}
+    made |= value["made"]
+    columns = {name: one for name, one in value["columns"].items() if name in made}
+    return to_json({"columns": columns, "made": made}).decode() if columns else ""
+
+
 def name_parts(native: bytes) -> tuple[str, ...]:
     """See ``RevivingStore.name_parts``."""
     columns = json.loads(native)["columns"] if native else {}

@@ -210,6 +210,7 @@ class MementoStore:
             raise _missing_error(note_id)
         return found
 
+    pictures_of = staticmethod(note_table.pictures_of)
     name_parts = staticmethod(note_table.name_parts)
     shown_form = staticmethod(note_table.shown_form)
     overlay = staticmethod(note_table.overlay)
