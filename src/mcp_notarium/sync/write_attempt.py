@@ -123,13 +123,13 @@ class WriteAttempt:
             raise self._refuse(view, asked)
 
     async def _look(self, write: PendingWrite, asked: Asked, *, foresees: bool = False) -> View:
-        """Read the head for a first attempt, and compare; ``foresees``: also of a note to be removed."""
+        """Read the head for a first attempt, and compare; ``foresees``: also where that is left to the push."""
         view = View(write, Case.of(write, Attempt.FIRST, Held.NOTHING, *asked.facts), asked)
         if write.kind is WriteKind.CREATE and not self._heads.scoped:
             return view
         try:
-            read = foresees and write.kind is WriteKind.DELETE
-            if read and await self._heads.refresh(write.note_id):
+            left = write.kind is WriteKind.DELETE or self._store.traits.compares
+            if foresees and left and await self._heads.refresh(write.note_id):
                 return view.but(Fact.NAMED)
             return await self._heads.look_first(view, asked)
         except (StoreError, LoginRequired) as error:

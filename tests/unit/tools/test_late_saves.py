@@ -326,10 +326,13 @@ async def test_what_needs_consent_is_never_merged_with_a_later_text(harness):
     assert caller.asked == [], "nobody is asked for what is refused all the same"
 
 
+@pytest.mark.parametrize("compares", [False, True])
 @pytest.mark.parametrize("since", ["edited", "hidden", "removed", "unreachable"])
-async def test_nobody_is_asked_for_what_the_store_would_not_take_any_more(tmp_path, since):
+async def test_nobody_is_asked_for_what_the_store_would_not_take_any_more(
+    tmp_path, since, compares
+):
     policy = Policy(visibility=Visibility(hidden_tags=("hidden",)))
-    harness = ToolHarness(tmp_path, policy=policy)
+    harness = ToolHarness(tmp_path, policy=policy, compares=compares)
     given = {"local_version": await noted(harness, "Plan\n"), "tags": ["new@example.org"]}
     match since:  # and nothing of it is known here
         case "edited":
