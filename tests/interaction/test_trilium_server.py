@@ -53,6 +53,19 @@ def _env(tmp_path, sim):
     )
 
 
+def test_nobody_is_asked_about_a_note_that_the_app_has_changed_just_now(env, sim):
+    sim.write("Ab12cd34Ef56", "Plan", f"<p>{'long ' * 200}</p>")
+    with Server(env) as server:
+        server.loaded(1)
+        version = server.tool("get", id="Ab12cd34Ef56")["local_version"]
+        drop = {"id": "Ab12cd34Ef56", "local_version": version, "text": "short"}
+        assert server.error("save", **drop)["subcategory"] == "confirmation_required"
+        sim.write("Ab12cd34Ef56", "Plan", f"<p>{'late ' * 200}</p>")
+        assert server.error("save", **drop)["subcategory"] == "conflict"
+        assert server.tool("get", id="Ab12cd34Ef56")["text"].startswith("late")
+        assert server.leave() == 0
+
+
 @pytest.mark.parametrize("form", ['"{}"', "'{}'", "  {}\n"])
 def test_a_token_in_quotation_marks_or_between_blanks_is_the_token(env, sim, tmp_path, form):
     with Server(env | {"TRILIUM_TOKEN": form.format(sim.token)}) as server:

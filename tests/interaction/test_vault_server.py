@@ -76,6 +76,21 @@ def test_a_note_is_read_tagged_edited_trashed_and_brought_back(
         assert server.leave() == 0
 
 
+def test_nobody_is_asked_about_a_file_that_may_only_be_read(
+    env: dict[str, str], vault: Path
+) -> None:
+    (vault / "long.md").write_text("long " * 200)
+    (vault / "long.md").chmod(0o444)
+    with Server(env) as server:
+        server.loaded(2)
+        version = server.tool("get", id="long.md")["local_version"]
+        drop = {"id": "long.md", "local_version": version, "text": "short"}
+        assert server.error("save", **drop)["subcategory"] == "read_only"
+        (vault / "long.md").chmod(0o644)
+        assert server.error("save", **drop)["subcategory"] == "confirmation_required"
+        assert server.leave() == 0
+
+
 def test_new_notes_get_names_of_their_own_and_are_deleted_for_good(
     env: dict[str, str], vault: Path
 ) -> None:

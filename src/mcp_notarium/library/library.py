@@ -437,7 +437,8 @@ class Library:
         return await self._writer.revive(note_id, content, act=act)
 
     async def foresee(self, note: Note, content: Content | None) -> None:
-        """See :meth:`Writer.foresee`."""
+        """See :meth:`Writer.foresee` and :meth:`require_writable`."""
+        await self.require_writable(note)
         await self._writer.foresee(note, content)
 
     async def remove(self, note: Note, *, act: Act, keeps: bool = False) -> None:

@@ -1,12 +1,13 @@
 """Ask the user for consent: through the client (MCP calls it elicitation), or at a terminal.
 
-The server asks at once where it may send requests. Otherwise the call ends with a question and
-comes again with the answer, which counts only for the same tool, arguments and question, and once.
+The server asks at once where it may send requests. Otherwise the call ends with a question and comes again with the answer.
 
 A person decides at a terminal (``mcp-notarium approve``) if the client has no dialogue. The first call leaves the question
-with what would change, and is refused with what to tell the user. The same call again finds the answer. A yes counts for
-the same client, profile, tool, arguments and question, while the notes are at the same versions, would become the same, and
-the store has the same in its own form. It counts once, for ten minutes, also after a restart. No tool answers such a question.
+with what would change, and is refused with what to tell the user. The same call again finds the answer. No tool gives it.
+
+An answer that does not come at once counts for the same client, profile, tool, arguments and question, while the notes are
+at the same versions, would become the same, and the store has the same in its own form. It counts once, for ten minutes, at
+a terminal also after a restart.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from mcp_notarium.tools.requests import read_flag
 if TYPE_CHECKING:
     from mcp_notarium.app import App
     from mcp_notarium.protocol.sdk_server import Call
-    from mcp_notarium.tools.question import Question
+    from mcp_notarium.tools.question import Question, ShownChanges
 
 ASKING_SECONDS: Final = 55.0
 OPEN_SECONDS: Final = 600.0
@@ -109,7 +110,7 @@ async def ask(call: Call, question: Question, *, app: App) -> bool:
     if _mode(question, app, can_elicit=_can_elicit(call)) is not ConsentMode.ASK:
         return await _decide_without_dialogue(call, question, app)
     if not call.context.session.can_send_request:
-        return _read_answer(call, message)
+        return await _read_answer(call, question, app)
     try:
         with anyio.fail_after(ASKING_SECONDS):
             answer = await call.context.session.elicit_form(
@@ -160,30 +161,24 @@ async def _decide_without_dialogue(call: Call, question: Question, app: App) -> 
     return True
 
 
-def _read_answer(call: Call, message: str) -> bool:
+async def _read_answer(call: Call, question: Question, app: App) -> bool:
     """Return the answer that came with this call, or end the call with the question."""
-    asked = _meaning(call.params, message)
+    shown = await show_changes(question, app.library.losses.find_forms, as_lines=False)
+    asked = _binding(call, question, app, shown).encode()
     answer = (call.params.input_responses or {}).get(_QUESTION)
     if answer is not None and _QUESTIONS.redeem(call.params.request_state or "", asked):
         if isinstance(answer, types.ElicitResult):
             return _is_yes(call, answer)
         call.decision = Decision.DECLINED
         return False
-    question = types.ElicitRequest(
-        params=types.ElicitRequestFormParams(message=message, requested_schema=_FORM)
-    )
+    form = types.ElicitRequestFormParams(message=question.text, requested_schema=_FORM)
     call.decision = Decision.ASKED
     raise NeedsAnswer(
         types.InputRequiredResult(
-            input_requests={_QUESTION: question}, request_state=_QUESTIONS.ask(asked)
+            input_requests={_QUESTION: types.ElicitRequest(params=form)},
+            request_state=_QUESTIONS.ask(asked),
         )
     )
-
-
-def _meaning(params: types.CallToolRequestParams, message: str) -> bytes:
-    """Return a digest of what a question is about: tool, arguments and wording."""
-    asked = json.dumps([params.name, params.arguments, message], sort_keys=True)
-    return hashlib.sha256(asked.encode("utf-8", "replace")).digest()
 
 
 def _agrees(answer: types.ElicitResult) -> bool:
@@ -196,7 +191,8 @@ async def ask_at_terminal(call: Call, question: Question, app: App) -> bool:
 
     Raises ``ConfirmationRequired`` while they have not.
     """
-    asked, binding = await _describe(call, question, app)
+    shown = await show_changes(question, app.library.losses.find_forms)
+    asked, binding = _describe(call, question, app, shown), _binding(call, question, app, shown)
     table, now = ApprovalTable(app.cache.stored.database), app.clock()
     answered = table.redeem(binding, now=now)
     if answered is not None:
@@ -217,14 +213,25 @@ def _command(app: App) -> str:
     return f"mcp-notarium{f' --account {SYSTEM.quote(name)}' if name else ''} approve"
 
 
-async def _describe(call: Call, question: Question, app: App) -> tuple[Asked, str]:
-    shown = await show_changes(question, app.library.losses.find_forms)
-    client = clean_client_name(call.client)
-    profile = app.config.policy.profile or None
+def _describe(call: Call, question: Question, app: App, shown: ShownChanges) -> Asked:
+    action = call.arguments.get("action")
+    return Asked(
+        client=clean_client_name(call.client),
+        profile=app.config.policy.profile or None,
+        tool=call.tool,
+        action=action if isinstance(action, str) else "",
+        note_id=question.note_id,
+        question=question.text,
+        diff=shown.diff,
+    )
+
+
+def _binding(call: Call, question: Question, app: App, shown: ShownChanges) -> str:
+    """Return a digest of what an answer to the question counts for."""
     arguments = {name: value for name, value in call.arguments.items() if name != _NO_PART}
     parts = [
-        client,  # defence: approval-bound-to-client
-        profile,
+        clean_client_name(call.client),  # defence: approval-bound-to-client
+        app.config.policy.profile or None,
         call.tool,
         arguments,  # defence: approval-bound-to-arguments
         question.text,
@@ -232,14 +239,4 @@ async def _describe(call: Call, question: Question, app: App) -> tuple[Asked, st
         shown.digest,  # defence: approval-bound-to-notes
     ]
     bound = json.dumps(parts, sort_keys=True).encode("utf-8", "replace")
-    action = call.arguments.get("action")
-    asked = Asked(
-        client=client,
-        profile=profile,
-        tool=call.tool,
-        action=action if isinstance(action, str) else "",
-        note_id=question.note_id,
-        question=question.text,
-        diff=shown.diff,
-    )
-    return asked, hashlib.sha256(bound).hexdigest()
+    return hashlib.sha256(bound).hexdigest()

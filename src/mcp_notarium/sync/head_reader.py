@@ -421,9 +421,8 @@ class HeadReader:
         found, base = await get_newest(self._store, sent.id), self._cache.notes.base(write.note_id)
         if isinstance(found, Tombstone):
             return None
-        if found.content == sent.content:
-            return found
-        ours = base is not None and (
+        ours = found.content == sent.content
+        ours |= base is not None and (
             replace(base.content, title=sent.content.title) == found.content
             or (found.identity is not None and found.identity == base.identity)
             or contains_change(base=Content(""), sent=sent.content, stored=found.content)

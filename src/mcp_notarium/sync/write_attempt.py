@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import cast
 
 from mcp_notarium.audit.chain import FINISHED, UNKNOWN
-from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
+from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.errors import (
     CacheError,
     DateRefused,
@@ -118,19 +118,20 @@ class WriteAttempt:
             raise
 
     async def foresee(self, write: PendingWrite, asked: Asked) -> None:
-        """Raise what :meth:`first` would raise now. Nothing is recorded, but in the index what the store holds."""
+        """Raise what :meth:`first` would raise now, or if others have done it. Nothing is recorded, but in the index what the store holds."""
         view = await self._look(write, asked, foresees=True)
-        if decide(view.case) is Step.REFUSE:
+        step, head, note = decide(view.case), view.base, cast("Note", asked.note)
+        if step is Step.REFUSE or (step is Step.DONE and head and head.content != note.content):
             raise self._refuse(view, asked)
 
     async def _look(self, write: PendingWrite, asked: Asked, *, foresees: bool = False) -> View:
-        """Read the head for a first attempt, and compare; ``foresees``: also of a note to be removed."""
+        """Read the head for a first attempt, and compare; ``foresees``: also where that is left to the push."""
         view = View(write, Case.of(write, Attempt.FIRST, Held.NOTHING, *asked.facts), asked)
         if write.kind is WriteKind.CREATE and not self._heads.scoped:
             return view
         try:
-            read = foresees and write.kind is WriteKind.DELETE
-            if read and await self._heads.refresh(write.note_id):
+            left = write.kind is WriteKind.DELETE or self._store.traits.compares
+            if foresees and left and await self._heads.refresh(write.note_id):
                 return view.but(Fact.NAMED)
             return await self._heads.look_first(view, asked)
         except (StoreError, LoginRequired) as error:

@@ -363,7 +363,6 @@ async def remove_note(
     await app.library.require_open(agreed, None)
     loss = await find_loss(app, agreed, None)
     if asks or loss is not None:
-        await app.library.require_writable(agreed)
         app.usage_limits.require_write()
         await app.library.foresee(agreed, None)
         agreed = await find()

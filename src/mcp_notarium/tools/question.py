@@ -1,7 +1,7 @@
 """Hold a question for a person, with what its answer is about: the notes before and after.
 
-The phrasing of a question says whether what is agreed to can be taken back. What would change is read only where somebody at
-a terminal has to decide about it (``protocol/elicitation.py``), for it may be of thousands of notes.
+The phrasing of a question says whether what is agreed to can be taken back. What would change is read only where the answer
+does not come at once (``protocol/elicitation.py``), for it may be of thousands of notes.
 """
 
 from __future__ import annotations
@@ -95,13 +95,18 @@ class ShownChanges:
     """Of the notes before and after."""
 
 
-async def show_changes(question: Question, find_forms: Forms) -> ShownChanges:
-    """Return what the question would change; beyond the limit only how much more. Raises what ``find_forms`` raises."""
+async def show_changes(
+    question: Question, find_forms: Forms, *, as_lines: bool = True
+) -> ShownChanges:
+    """Return what the question would change; beyond the limit only how much more. Raises what ``find_forms`` raises.
+
+    ``as_lines`` False: only what an answer is bound to.
+    """
     digest, lines, left, unseen = hashlib.sha256(), [], MOST_CHARACTERS, 0
     async for change in question.changes():
         forms = await find_forms(change.note, change.content)
         digest.update(_state_of(change, forms))
-        for line in change_lines(change, forms):
+        for line in change_lines(change, forms) if as_lines else ():
             left -= max(len(line) + 1, _LINE)
             if left >= 0:
                 lines.append(line)

@@ -348,6 +348,31 @@ async def test_answer_counts_once(harness):
     assert len(harness.store.ids()) == 1
 
 
+async def test_an_answer_that_comes_with_the_call_is_for_the_note_as_it_was(harness):
+    """The question says the same: the sizes are the same."""
+    long = "word " * 200
+    harness.store.put("n", f"{long}\nend")
+    await harness.sync()
+    answer, _ = answering("accept")
+    arguments = {"id": "n", "find": long, "replace": ""}
+    agreed = {"confirm": types.ElicitResult(action="accept", content={"confirm": True})}
+    async with connected(harness.opened, "auto", elicitation_callback=answer) as client:
+
+        async def call(**answered):
+            return await client.session.call_tool(
+                "save", arguments, allow_input_required=True, **answered
+            )
+
+        first = await call()
+        harness.store.put("n", f"{long}\nnew")
+        second = await call(input_responses=agreed, request_state=first.request_state)
+        assert isinstance(second, types.InputRequiredResult)
+        assert harness.store.text("n") == f"{long}\nnew"
+        third = await call(input_responses=agreed, request_state=second.request_state)
+    assert not third.is_error
+    assert harness.store.text("n") == "\nnew"
+
+
 async def test_refusals_that_name_a_note_count_as_read(harness):
     arguments = await trashed(harness)
     async with connected(harness.opened, "legacy") as client:

@@ -326,14 +326,19 @@ async def test_what_needs_consent_is_never_merged_with_a_later_text(harness):
     assert caller.asked == [], "nobody is asked for what is refused all the same"
 
 
-@pytest.mark.parametrize("since", ["edited", "hidden", "removed", "unreachable"])
-async def test_nobody_is_asked_for_what_the_store_would_not_take_any_more(tmp_path, since):
+@pytest.mark.parametrize("compares", [False, True])
+@pytest.mark.parametrize("since", ["edited", "so already", "hidden", "removed", "unreachable"])
+async def test_nobody_is_asked_for_what_the_store_would_not_take_any_more(
+    tmp_path, since, compares
+):
     policy = Policy(visibility=Visibility(hidden_tags=("hidden",)))
-    harness = ToolHarness(tmp_path, policy=policy)
+    harness = ToolHarness(tmp_path, policy=policy, compares=compares)
     given = {"local_version": await noted(harness, "Plan\n"), "tags": ["new@example.org"]}
     match since:  # and nothing of it is known here
         case "edited":
             harness.store.put("n", "Plan\nand a secret\n")
+        case "so already":
+            harness.store.put("n", "Plan\n", tags=["new@example.org"])
         case "hidden":
             harness.store.put("n", "Plan\n", tags=["hidden"])
         case "removed":
@@ -346,8 +351,8 @@ async def test_nobody_is_asked_for_what_the_store_would_not_take_any_more(tmp_pa
     assert (caller.asked, harness.app.cache.journal.all()) == ([], [])
     assert "nothing was saved" in refused.value.message
     known = harness.app.library.get("n")
-    shown = {"edited": "Plan\nand a secret\n", "unreachable": "Plan\n"}.get(since)
-    assert (known and known.text) == shown
+    shown = {"edited": "Plan\nand a secret\n", "hidden": None, "removed": None}
+    assert (known and known.text) == shown.get(since, "Plan\n")
     harness.close()
 
 
