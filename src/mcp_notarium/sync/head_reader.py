@@ -198,10 +198,9 @@ class HeadReader:
     def judge(self, view: View) -> View:
         """Name that a push, or a conflict copy, would show a note that the policy hides by now."""
         head, write, copies = view.head, view.write, view.case.held is Held.CLASHING
-        if not isinstance(head, Revision) or self._journal.sees_revision(head):
+        rule = self._journal.find_rule(head) if isinstance(head, Revision) else None
+        if rule is None or (copies and rule.startswith("hidden_ids")):  # it hides the copy, too
             return view
-        if copies and self._journal.is_taken(head):
-            return view  # a rule on its id hides the copy, too
         made = self._journal.sent(self._journal.copy_of(write) if copies else write)
         return view.but(Fact.HIDDEN) if self._journal.sees_revision(made) else view
 
@@ -421,13 +420,10 @@ class HeadReader:
         found, base = await get_newest(self._store, sent.id), self._cache.notes.base(write.note_id)
         if isinstance(found, Tombstone):
             return None
-        ours = found.content == sent.content
-        ours |= base is not None and (
-            replace(base.content, title=sent.content.title) == found.content
-            or (found.identity is not None and found.identity == base.identity)
-            or contains_change(base=Content(""), sent=sent.content, stored=found.content)
-        )
-        return found if ours else None
+        made = (sent.content, base and replace(base.content, title=sent.content.title))
+        ours = contains_change(base=Content(""), sent=sent.content, stored=found.content)
+        same = base is not None and found.identity is not None and found.identity == base.identity
+        return found if ours or same or found.content in made else None
 
     def _may_be_renamed(self, write: PendingWrite, head: Revision | Tombstone) -> bool:
         """Tell whether the note that the write has made or changed may have another name by now."""

@@ -366,7 +366,11 @@ class Journal:
 
     def sees_revision(self, revision: Revision) -> bool:
         """Tell whether the policy shows the note as the store has it."""
-        return self._judge.find_rule(revision) is None
+        return self.find_rule(revision) is None
+
+    def find_rule(self, revision: Revision) -> str | None:
+        """Return the rule of the policy that hides the note as the store has it; None: it is shown."""
+        return self._judge.find_rule(revision)
 
     def is_taken(self, head: Revision, *, hides: bool = True) -> bool:
         """Tell whether the store has another note under the id of the one that the index holds; ``hides``: or one of a hidden id."""

@@ -331,9 +331,7 @@ class WriteAttempt:
                 raise
             body = self._journal.compose(view.base, write.content)
             dated = self._journal.rebase(replace(write, body=body), base=view.base)
-            if dated is None:
-                return Committed(_AGAIN)
-            return await self._push(dated, base, repeated=True)
+            return await self._push(dated, base, repeated=True) if dated else Committed(_AGAIN)
 
     async def _push(self, write: PendingWrite, base: Content, *, repeated: bool) -> Committed:
         """Push one recorded entry and commit the answer.

@@ -190,8 +190,7 @@ class WriteCommit:
         """Drop an entry of which the store holds nothing, or is to; the note stays as it is, if that is known."""
         self._tag_changes.pop(view.write.write_id, None)
         self._journal.finish(view.write, storing=view.head, stored=False)
-        refused = view.case.held is Held.REFUSING
-        outcome = WriteOutcome.REFUSED if refused else WriteOutcome.STORED
+        outcome = WriteOutcome.REFUSED if view.case.held is Held.REFUSING else WriteOutcome.STORED
         return WriteResult(outcome, view.write.note_id, merged=True)
 
     def finish_arrived(self, view: View) -> WriteResult:

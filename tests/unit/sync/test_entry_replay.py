@@ -584,6 +584,52 @@ def test_an_unanswered_change_of_a_row_is_made_once_and_keeps_what_it_replaced(a
     assert kept["columns"] == {"images": '["a"]' if arrives else '["later"]'}
 
 
+@pytest.mark.parametrize("theirs", [{"color": "red"}, {"content": "top\ntext\n"}], ids=str)
+@pytest.mark.parametrize("line", ["", "see the picture\n"])
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_picture_that_never_arrived_comes_after_another_change(app, theirs, line, whole):
+    file, client = app
+    row = {"content": "text\n", "images": '["a"]'} | theirs
+
+    async def scenario():
+        note, base = client.note("n1"), client.cache.notes.base("n1")
+        if whole:
+            content = made_of({"images": ["a", "b"]}, base)
+        else:
+            native, _ = await client.remote.with_picture("n1", "image/png", b"\x89PNG\r\n\x1a\nb")
+            content = replace(note.content, native=native)
+        content = replace(content, text=note.text + line)
+        await save_without_answer(client, content, arrives=False)
+        file.put("n1", **row)
+        assert await client.writer.replay.finish_all() == {WriteOutcome.STORED: 1}
+        await client.run_cycles()
+
+    asyncio.run(scenario())
+    stored = file.row("n1")
+    assert len(json.loads(stored["images"])) == 2
+    assert stored["content"] == row["content"] + line
+    assert stored["color"] == row.get("color", stored["color"])
+    assert client.cache.journal.all() == []
+
+
+@pytest.mark.parametrize("line", ["", "see the picture\n"])
+def test_a_picture_that_never_arrived_gives_way_to_pictures_of_the_app(app, line):
+    file, client = app
+
+    async def scenario():
+        native, _ = await client.remote.with_picture("n1", "image/png", b"\x89PNG\r\n\x1a\nb")
+        content = replace(client.note("n1").content, native=native, text="text\n" + line)
+        await save_without_answer(client, content, arrives=False)
+        file.put("n1", "top\ntext\n", images='["a","theirs"]')
+        await client.writer.replay.finish_all()
+        await client.run_cycles()
+
+    asyncio.run(scenario())
+    assert file.row("n1")["images"] == '["a","theirs"]'
+    assert file.row("n1")["content"] == "top\ntext\n" + line
+    assert client.cache.journal.all() == []
+
+
 def test_an_unanswered_undo_gives_way_to_what_the_app_has_set_since(app):
     file, client = app
     history = History(client.cache, client.remote)

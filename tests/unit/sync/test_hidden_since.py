@@ -60,11 +60,12 @@ def test_a_store_that_takes_a_new_note_as_a_whole_gets_no_tag_back(clients, stor
     assert [*store.contents().values()] == [Content("milk\n", ("shop",))]
 
 
+@pytest.mark.parametrize("row", ["local", "simplenote"])
 @pytest.mark.parametrize("edited", [False, True])
-def test_a_property_that_hides_a_note_is_not_taken_off(clients, store, edited):
+def test_a_property_that_hides_a_note_is_not_taken_off(clients, store, edited, row):
     store.put("n", "one\n")
     store.overwrite("n", store.fields("n") | {"properties": ["pinned"]})
-    client = clients(traits=ROWS["local"])
+    client = clients(traits=ROWS[row])
 
     async def scenario():
         await client.sync()
@@ -74,7 +75,7 @@ def test_a_property_that_hides_a_note_is_not_taken_off(clients, store, edited):
         client.close()
         if edited:
             store.edit("n", lambda text: "zero\n" + text)
-        later = clients(traits=ROWS["local"], rules=Visibility(hidden_properties=("pinned",)))
+        later = clients(traits=ROWS[row], rules=Visibility(hidden_properties=("pinned",)))
         await cycles(later)
         return later
 
