@@ -18,7 +18,7 @@ def test_the_numbers_of_the_removal_limit_are_the_codes():
 
 @pytest.mark.parametrize("number", range(1, 9))
 def test_each_invariant_is_tested_under_its_name(number):
-    invariants = TEXT.split("## Invariants")[1].split("## What is decided")[0]
+    invariants = TEXT.split("## Invariants")[1].split("\n## ")[0]
     sentence = invariants.split(f"\n{number}. **")[1].split("**")[0]
     words = sentence.lower().replace(",", "").rstrip(".:").split()
     tests = (Path(__file__).parents[2] / "property" / "test_sync_invariants.py").read_text()
