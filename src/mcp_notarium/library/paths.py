@@ -65,15 +65,15 @@ class Paths:
 
     async def find_broken_links(self, note: Note, content: Content) -> dict[str, Changes]:
         """Return what links must become if the content gives the note another path; by the notes they stand in."""
-        if (paths := await self._find_paths(note, content)) is None:
+        if (new_id := await self._find_new_path(note, content)) is None:
             return {}
         links = self._cache.notes.links
         files: set[str] = set()
-        if places := links.find_file_places(paths[0]):
+        if places := links.find_file_places(note.id):
             files = await self._folders.find_files(
                 [*filter(await self._files.find_sight(), places)]
             )
-        broken = links.find_broken(*paths, files=files)
+        broken = links.find_broken(note.id, new_id, files=files)
         return {one: changes for one, changes in broken.items() if self._has_links(one, changes)}
 
     async def find_cards(self, note: Note, content: Content) -> dict[str, int | None]:
@@ -81,14 +81,14 @@ class Paths:
 
         None: the canvas names the note, and is not readable.
         """
-        if (moves := await self._find_paths(note, content)) is None:
+        if await self._find_new_path(note, content) is None:
             return {}
         rules = self._cache.notes.visibility.rules
         # Looked up before the canvases are read: what is done by then shows in them.
         cards = self._writer.cards
-        paths, waiting = cards.find_former_paths(moves[0]), cards.find_waiting_links(moves[0])
+        paths, waiting = cards.find_former_paths(note.id), cards.find_waiting_links(note.id)
         former = [await self._folders.find_cards(path) for path in paths]
-        found = await self._folders.find_cards(moves[0])  # last: a card may come there meanwhile
+        found = await self._folders.find_cards(note.id)  # last: a card may come there meanwhile
         for one, count in (item for counts in former for item in counts.items()):
             if count and one in waiting:
                 found[one] = (found.get(one) or 0) + count
@@ -102,13 +102,13 @@ class Paths:
 
     async def find_card_links(self, note: Note, content: Content) -> dict[str, tuple[int, Changes]]:
         """Return what links in texts of canvases must become if the content gives the note another path, and how many there are."""
-        if (paths := await self._find_paths(note, content)) is None:
+        if (new_id := await self._find_new_path(note, content)) is None:
             return {}
-        waiting = self._writer.cards.find_waiting_links(paths[0])
+        waiting = self._writer.cards.find_waiting_links(note.id)
         canvases = await self._read_card_links()
         links = [(one, link[0]) for one, said in canvases.items() for link in said]
         links += [(one, then) for one in canvases for then in waiting.get(one, {}).values()]
-        broken = self._cache.notes.links.find_broken(*paths, others=links)
+        broken = self._cache.notes.links.find_broken(note.id, new_id, others=links)
         found: dict[str, tuple[int, Changes]] = {}
         for one, said in canvases.items():
             changes = dict(settled(broken.get(one, {})))
@@ -124,10 +124,10 @@ class Paths:
         rules, beside = self._cache.notes.visibility.rules, await self._folders.list_beside()
         return {one: said for one, said in beside.links.items() if said and rules.sees(one, ())}
 
-    async def _find_paths(self, note: Note, content: Content) -> tuple[str, str] | None:
-        """Return the path of a note, and the one that a content would give it; None: it would give it none, or the same.
+    async def _find_new_path(self, note: Note, content: Content) -> str | None:
+        """Return the path that a content would give the note; None: the one it has, or none.
 
-        What is still to follow of an earlier renaming follows first. Another server may have renamed the note meanwhile, and rename it back.
+        What is still to follow of an earlier renaming follows first.
         """
         if not self._store.traits.ids.paths or note.trash or content.title == note.title:
             return None
@@ -135,8 +135,7 @@ class Paths:
         if new_id == note.id:
             return None
         await self._writer.finish_links()
-        now = self._cache.notes.get(note.id) or note
-        return now.id, new_id
+        return new_id
 
     def _has_links(self, note_id: str, changes: Changes) -> bool:
         note = self._cache.notes.get(note_id)

@@ -346,9 +346,13 @@ class Journal:
         """Tell whether :meth:`claim` would succeed now."""
         return not self._is_leased(write) or self.may_take_from(write.owner)
 
+    def is_in_doubt(self, write: PendingWrite) -> bool:
+        """Tell whether no other process makes the first attempt of an entry now: none has it, or one repeats it."""
+        return self.can_claim(write) or write.lease_until != write.created_at + self._lease
+
     def may_take_from(self, owner: str) -> bool:
-        """Tell whether what this process has begun may be finished here: it is this one, or has ended."""
-        return owner == self.owner or self._owner_ended(owner)
+        """Tell whether what a process has begun may be finished here: it is this one, has ended, or '' for nobody."""
+        return owner in ("", self.owner) or self._owner_ended(owner)
 
     def _is_leased(self, write: PendingWrite) -> bool:
         now = self._cache.clock()

@@ -159,11 +159,8 @@ class CardMoves:
 
     def are_busy(self) -> bool:
         """Tell whether another process, or another task of this one, works on a move."""
-        moves = self._moves().items()
-        return any(key in self._active or not self._is_free(move) for key, move in moves)
-
-    def _is_free(self, move: CardMove) -> bool:
-        return not move.owner or self._journal.may_take_from(move.owner)
+        free, moves = self._journal.may_take_from, self._moves().items()
+        return any(key in self._active or not free(move.owner) for key, move in moves)
 
     async def finish(self) -> None:
         """Finish the recorded moves that no running process works on. Raises ``StoreError``, ``CacheError``."""
@@ -181,7 +178,7 @@ class CardMoves:
         """
         with self._cache.transaction():
             move = self._moves().get(key)
-            if move is None or key in self._active or not self._is_free(move):
+            if move is None or key in self._active or not self._journal.may_take_from(move.owner):
                 return None
             move = replace(move, owner=self._journal.owner)
             self._put(key, move)

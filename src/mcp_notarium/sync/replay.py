@@ -164,7 +164,7 @@ class Replay:
             and write.content == asked
             and body in (None, write.body)
         )
-        write = next(filter(self._journal.can_claim, same), None)
+        write = next(filter(self._journal.is_in_doubt, same), None)
         finished = self._take_created(content) if write is None else None
         if write is None and (finished is None or not self.can_answer(finished)):
             return None
@@ -175,7 +175,7 @@ class Replay:
         async with self._locks.lock(write.note_id) as lock:
             try:
                 result = await self.finish_of(write.note_id, lock)
-            except StoreError as error:
+            except (StoreError, CacheBusy) as error:
                 raise unknown_outcome(
                     "an earlier save of this note is unanswered", write
                 ) from error

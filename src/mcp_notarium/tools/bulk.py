@@ -566,6 +566,8 @@ class _Run:
         return replace(made, loses=loss is not None)
 
     async def _store(self, made: Draft) -> Saved:
+        if made.is_stale(self.app):
+            raise VersionConflict("The note has changed at this moment.")
         elsewhere = made.elsewhere
         left = self.app.usage_limits.writes_left
         needed = 1 + len(elsewhere.links) + len(elsewhere.canvases)

@@ -126,6 +126,13 @@ class Draft:
         """Return whether the note is like this already."""
         return self.note is not None and self.note.content == self.content
 
+    def is_stale(self, app: App) -> bool:
+        """Tell whether the note has changed since it was read, so that what leads to it may have been looked up where it was meanwhile."""
+        if self.note is None or self.elsewhere is NO_CHANGES:
+            return False
+        now = app.library.get(self.note.id)
+        return now is None or now.local_version != self.note.local_version
+
 
 async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnswer:
     """Save a note; return what has changed in it as the store holds it now.
@@ -195,10 +202,11 @@ async def carry_out(
     async with app.library.writing(agreed.key) as waited:
         if (done := _find_saved(app, step)) is not None:
             return done
-        # Draft again if another write ran, the index has changed while the user was asked, or what a version would
-        # have kept may have. What else has changed is found before the write.
+        # Draft again if another write ran, the index has changed while the user was asked, what a version would
+        # have kept may have, or the note has while links to it were looked up. What else has changed is found before the write.
         looks = waited or agreed.loses or agreed.published is not None
         looks = looks or (bool(agreed.asks) and app.library.stamp() != stamp)
+        looks = looks or agreed.is_stale(app)
         draft = await _draft_in_step(app, begun, call) if looks else agreed
         for attempt in range(1, _ATTEMPTS + 1):
             if draft.note is not None and draft.changes_nothing:

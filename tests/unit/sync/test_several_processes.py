@@ -334,3 +334,48 @@ def test_a_write_that_two_processes_send_and_others_edit_between_is_stored_once(
     texts = [content.text for content in store.contents().values()]
     assert texts == ([] if case == "removed" else ["one\nmine\ntheirs\n\nend\n"])
     assert first.cache.journal.all() == []
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["ends", "stays unanswered"])
+def test_a_new_note_that_another_process_is_finishing_is_not_made_by_a_repeated_call(
+    clients, store, time, ends
+):
+    first, second = clients(), clients()
+
+    async def scenario():
+        first.faults.plan(Fault.TIMEOUT, on="push")
+        with pytest.raises(OutcomeUnknown):
+            await first.create("mine\n")
+        time.now += 1
+        slow = Slow(second)
+        replay = asyncio.create_task(second.writer.replay.finish_all())
+        await until(lambda: slow.begun)
+        again = asyncio.create_task(first.create("mine\n"))
+        if ends:
+            await asyncio.sleep(0)
+            slow.go_on.set()
+            assert (await again).text == "mine\n"
+        else:
+            with pytest.raises(OutcomeUnknown):
+                await again
+        slow.go_on.set()
+        await replay
+
+    asyncio.run(scenario())
+    assert [content.text for content in store.contents().values()] == ["mine\n"]
+    assert first.cache.journal.all() == []
+
+
+def test_two_processes_whose_callers_save_the_same_new_text_at_once_make_two_notes(clients, store):
+    first, second = clients(), clients()
+
+    async def scenario():
+        slow = Slow(second)
+        other = asyncio.create_task(second.create("the same\n"))
+        await until(lambda: slow.begun)
+        notes = {(await first.create("the same\n")).id}
+        slow.go_on.set()
+        return notes | {(await other).id}
+
+    assert asyncio.run(scenario()) == store.ids()
+    assert len(store.ids()) == 2
