@@ -52,8 +52,9 @@ def _ours_not_kept(set_attribute: Set) -> None:
 def _taken_id_taken(set_attribute: Set) -> None:
     record = Journal.record
 
-    def recorded(self: Journal, view: View, act: Any, following: Any) -> bool:
-        return record(self, view, act, following) or view.write.kind is WriteKind.CREATE
+    def recorded(self: Journal, view: View, act: Any, following: Any) -> PendingWrite | None:
+        new = view.write if view.write.kind is WriteKind.CREATE else None
+        return record(self, view, act, following) or new
 
     set_attribute(Journal, "record", recorded)
 
@@ -61,7 +62,7 @@ def _taken_id_taken(set_attribute: Set) -> None:
 def _read_base_not_flushed(set_attribute: Set) -> None:
     record = Journal.record
 
-    def recorded(self: Journal, view: View, act: Any, following: Any) -> bool:
+    def recorded(self: Journal, view: View, act: Any, following: Any) -> PendingWrite | None:
         if act is None:
             return record(self, view, act, following)
         begin = act.transaction

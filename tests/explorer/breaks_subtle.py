@@ -109,7 +109,7 @@ def _last_tag_merged_away(set_attribute: Set) -> None:
 def _recorded_over_news(set_attribute: Set) -> None:
     record = Journal.record
 
-    def recorded(self: Journal, view: View, *how: Any) -> bool:
+    def recorded(self: Journal, view: View, *how: Any) -> PendingWrite | None:
         now = self._cache.standing(view.write.note_id)[0]
         return record(self, replace(view, seen=now), *how)
 

@@ -60,7 +60,7 @@ SEEDED = 10
 BaseLookup = Callable[[str], Revision | None]
 """Return the acknowledged revision that the index holds of a note, or None."""
 WITHDRAWN: ContextVar[Callable[[], bool]] = ContextVar("withdrawn", default=lambda: False)
-"""Tell whether the caller has cancelled the write of this task. The starter of the task sets it.
+"""Tell whether the caller has cancelled the write of this task, or its time is over. The starter of the task sets it.
 
 A write goes on in a task of its own when its caller is cancelled. It can still be
 dropped until its request leaves, but only the sender knows when that is: see :func:`check_not_withdrawn`.
@@ -520,4 +520,6 @@ def run_at_once(call: Coroutine[Any, Any, _Result]) -> _Result:
 def check_not_withdrawn() -> None:
     """Raise ``StoreUnavailable`` if the write was withdrawn. Call it just before sending."""
     if WITHDRAWN.get()():
-        raise StoreUnavailable("the call was cancelled before its request was sent")
+        raise StoreUnavailable(
+            "the call was cancelled, or held up for too long, before its request was sent"
+        )

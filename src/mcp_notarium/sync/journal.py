@@ -122,14 +122,17 @@ class Journal:
             copied=True,
         )
 
-    def record(self, view: View, act: Act | None, following: Sequence[PendingWrite]) -> bool:
+    def record(
+        self, view: View, act: Act | None, following: Sequence[PendingWrite]
+    ) -> PendingWrite | None:
         """Record the entry of a first attempt, with the revision it was made from and those ``following`` it; flush it next.
 
         The audit record of ``act`` is in the same transaction. Raises ``NotRecorded`` with neither stored, and ``InvalidRequest``:
         see :meth:`KeptVersions.require_room`.
-        False, and nothing is recorded, if the note has another entry by now, or the index another revision.
+        Return it, leased from now on; None, and nothing is recorded, if the note has another entry by now, or the index another revision.
         """
-        write, base, seen = view.write, view.base, view.seen
+        base, seen, now = view.base, view.seen, self._cache.clock()
+        write = replace(view.write, created_at=now, lease_until=now + self._lease)
         # Another revision gets a version with it, which must not be used again after a loss of power.
         is_news = base is not None and seen != base.etag
         begun = (
@@ -140,7 +143,7 @@ class Journal:
         with begun:
             held, busy = self._cache.standing(write.note_id)
             if busy or held not in (seen, base.etag if base else seen):
-                return False
+                return None
             if base is not None and held != base.etag:
                 self._cache.notes.apply([base])
             self.versions.require_room(write, *following, base=base)
@@ -149,7 +152,7 @@ class Journal:
                 self._cache.journal.add(made, flushed_next=True)
         if following:
             self._ends_flushed.add(write.write_id)
-        return True
+        return write
 
     def rename(self, write: PendingWrite, note_id: str) -> PendingWrite:
         """Let the entry and its note follow to the new id of the note at the store."""
@@ -236,7 +239,7 @@ class Journal:
         # A version that is shown must not be used again after a loss of power. The outcome of a call that writes
         # links comes after the last of them: others read the note and the first ones long before.
         # Without a lease another process may have it, and answers.
-        alone = write.write_id in self._ends_flushed or not self._is_leased(write)
+        alone = write.write_id in self._ends_flushed or not self.is_leased(write)
         self._ends_flushed.discard(write.write_id)
         with self._cache.transaction(
             durable=bool(follow_ups or write.after) or storing is None or alone
@@ -344,7 +347,7 @@ class Journal:
 
     def can_claim(self, write: PendingWrite) -> bool:
         """Tell whether :meth:`claim` would succeed now."""
-        return not self._is_leased(write) or self.may_take_from(write.owner)
+        return not self.is_leased(write) or self.may_take_from(write.owner)
 
     def is_in_doubt(self, write: PendingWrite) -> bool:
         """Tell whether no other process makes the first attempt of an entry now: none has it, or one repeats it."""
@@ -354,7 +357,8 @@ class Journal:
         """Tell whether what a process has begun may be finished here: it is this one, has ended, or '' for nobody."""
         return owner in ("", self.owner) or self._owner_ended(owner)
 
-    def _is_leased(self, write: PendingWrite) -> bool:
+    def is_leased(self, write: PendingWrite) -> bool:
+        """Tell whether others leave the entry alone now."""
         now = self._cache.clock()
         return now < write.lease_until <= now + LONGEST_LEASE
 

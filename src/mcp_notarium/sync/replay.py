@@ -140,6 +140,7 @@ class Replay:
                     return result
                 kept = self._cache.journal.get(write.write_id)
                 if kept is None:  # another process has finished it
+                    self._journal.release(write)
                     return WriteResult(WriteOutcome.STORED, write.note_id, merged=True)
                 if kept.owner != self._journal.owner:
                     break

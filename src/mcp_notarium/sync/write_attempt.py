@@ -221,11 +221,8 @@ class WriteAttempt:
         over, asked = view.base.content if view.base else Content(""), view.asked
         if asked and self._store.traits.in_database:
             return await self._store_with_us(view, asked)
-        following: Sequence[PendingWrite] = ()
-        if asked and asked.links:
-            following = make_link_writes(
-                self._cache, self._store, self._journal, view.write, asked.links
-            )
+        links = asked.links if asked else {}
+        following = make_link_writes(self._cache, self._store, self._journal, view.write, links)
         recorded = await self._record(view, following)
         if recorded is None:
             met = IdTaken if view.write.kind is WriteKind.CREATE else VersionConflict
@@ -311,7 +308,8 @@ class WriteAttempt:
             if not view.changed:
                 return write
             return self._journal.rebase(write, base=base, in_part=view.in_part)
-        if not self._journal.record(view, asked.act, following):
+        recorded = self._journal.record(view, asked.act, following)
+        if recorded is None:
             return None
         try:
             await self._cache.flush()  # defence: write-flushed-before-sent
@@ -319,7 +317,7 @@ class WriteAttempt:
             if self._drop(view):
                 raise unknown_outcome("another process has stored the write", write) from error
             raise not_recorded_error(error) from error
-        return write
+        return recorded
 
     async def _push_dated(self, view: View, base: Content) -> Committed:
         """Push an entry; a repeated one whose date is refused once more with the present time."""
@@ -352,8 +350,8 @@ class WriteAttempt:
                 await self._require_base(write)
             answer = await self._store.push(write)
             require_usable(answer.revision.id)
-            # What follows a stored write is sent even if the caller has left.
-            WITHDRAWN.set(lambda: False)
+        # What follows a stored write is sent even if the caller has left.
+        WITHDRAWN.set(lambda: False)
         earlier = answer.status is PushStatus.REPEATED and not (repeated or answer.alone)
         try:
             if earlier and write.kind is WriteKind.UPDATE:  # others have written since it arrived
@@ -369,22 +367,25 @@ class WriteAttempt:
 
     @contextmanager
     def _sending(self, write: PendingWrite) -> Iterator[None]:
-        """Turn an error after which the store may have the write, but a cancellation, into ``OutcomeUnknown``."""
+        """Turn an error after which the store may have the write, but a cancellation, into ``OutcomeUnknown``.
+
+        It is not sent after its lease: another process may have finished it by then, and somebody may have taken it back.
+        """
         self._on_step("recorded")
+        withdrawn = WITHDRAWN.get()
+        before = WITHDRAWN.set(lambda: withdrawn() or not self._journal.is_leased(write))
         try:
             yield
         except NOT_STORED:
             raise
         except Exception as error:
             self._journal.release(write)
-            never_repeated = (
-                write.kind is WriteKind.DELETE and self._store.traits.retry is Retry.ASK
-            )
-            raise unknown_outcome(
-                "the note store did not answer the write",
-                write,
-                resolution_hint=_LOOK_WHETHER_IT_IS_GONE if never_repeated else None,
-            ) from error
+            said = "the note store did not answer the write"
+            once = self._store.traits.retry is Retry.ASK and write.kind is WriteKind.DELETE
+            hint = _LOOK_WHETHER_IT_IS_GONE if once else None
+            raise unknown_outcome(said, write, resolution_hint=hint) from error
+        finally:
+            WITHDRAWN.reset(before)
         self._on_step("pushed")
 
     async def _require_base(self, write: PendingWrite) -> None:

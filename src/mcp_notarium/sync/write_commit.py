@@ -254,14 +254,8 @@ class WriteCommit:
 
     def _links_again(self, write: PendingWrite, stored: Revision) -> PendingWrite:
         """Make the entry that lets links follow a renaming that came while they were written."""
-        return self._journal.make(
-            note_id=stored.id,
-            kind=WriteKind.UPDATE,
-            content=stored.content,
-            over=stored,
-            copied=True,
-            after=write.after,
-        )
+        again = self._repair_of(stored, stored.content)
+        return replace(again, repair=False, copied=True, after=write.after)
 
     def _accept_removal(self, pushed: _Pushed, now: Tombstone) -> Committed:
         """Commit that the note is gone. Who removed it has not seen what we displaced."""

@@ -11,6 +11,7 @@ from mcp_notarium.errors import (
     NotariumError,
     NoteNotFound,
     OutcomeUnknown,
+    StoreProtocolError,
     StoreRejected,
     VersionConflict,
 )
@@ -51,6 +52,11 @@ async def _client(sim, store, tmp_path):
 async def push(store, base, **changes):
     content = replace(base.content, **changes)
     return await store.push(make_write(store, ID, content, base, now=0.0))
+
+
+def labels_of(sim):
+    attributes = sim.document.attributes.values()
+    return {one.name: one.value for one in attributes if one.note_id == ID}
 
 
 def act_once(sim, method, end, act):
@@ -221,6 +227,27 @@ async def test_nothing_is_compared_with_what_a_proxy_has_kept(sim, client):
     with pytest.raises(NotariumError):
         await client.writer.save(note=note, content=replace(note.content, text="ours\n\ntwo"))
     assert sim.document.notes[ID].content == b"<p>theirs</p>"
+
+
+async def test_a_page_of_a_proxy_in_the_place_of_a_new_value_costs_no_old_one(sim, client):
+    sim.document.set_attribute("old12345", ID, "label", "status", "old")
+    await client.sync()
+    note = client.note(ID)
+    content = replace(note.content, properties=note.content.properties.having({"status": "new"}))
+    sim.faults.status(200, path="*/attributes", method="POST", body=b"<form>Sign in</form>")
+    with pytest.raises(OutcomeUnknown):
+        await client.writer.save(note=note, content=content)
+    assert labels_of(sim) == {"status": "old"}
+    await client.writer.replay.finish_all()
+    assert labels_of(sim) == {"status": "new"}
+
+
+async def test_a_page_of_a_proxy_is_no_revision_that_the_server_keeps(sim, store):
+    base = await store.get(ID)
+    sim.faults.status(200, path="*/revision", method="POST", body=b"<form>Sign in</form>")
+    with pytest.raises(StoreProtocolError):
+        await push(store, base, text="ours")
+    assert sim.document.notes[ID].content == b"<p>one</p><p>two</p>"
 
 
 async def test_an_edit_between_comparison_and_revision_is_merged_if_it_is_elsewhere(sim, client):

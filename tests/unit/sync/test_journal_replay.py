@@ -6,8 +6,14 @@ import pytest
 
 from mcp_notarium.domain.conflict_copy import MARK, copy_write_id
 from mcp_notarium.domain.note import Content, WriteState
-from mcp_notarium.errors import CacheError, LoginRequired, OutcomeUnknown, StoreUnavailable
-from mcp_notarium.stores.contract import random_id
+from mcp_notarium.errors import (
+    CacheError,
+    LoginRequired,
+    OutcomeUnknown,
+    StoreUnavailable,
+    VersionConflict,
+)
+from mcp_notarium.stores.contract import check_not_withdrawn, random_id
 from mcp_notarium.sync.write_attempt import ROUNDS
 from mcp_notarium.sync.write_decisions import WriteOutcome
 from support.memory_client import LIKE_LOCAL, LIKE_VAULT, Fault
@@ -202,7 +208,7 @@ def test_a_write_that_another_process_finished_meanwhile_is_left_alone(clients, 
     assert first.cache.journal.all() == []
 
 
-@pytest.mark.parametrize("ends", ["pushed", "merged", "unanswered", "refused", "busy"])
+@pytest.mark.parametrize("ends", ["pushed", "overtaken", "merged", "unanswered", "refused", "busy"])
 def test_nothing_is_remembered_of_a_claimed_write_that_has_ended_in_whatever_way(
     clients, store, time, ends
 ):
@@ -222,9 +228,11 @@ def test_nothing_is_remembered_of_a_claimed_write_that_has_ended_in_whatever_way
             setattr(first.remote, method, asked)
             time.now += LEASE + 1
             assert await second.writer.replay.finish_all() == {WriteOutcome.STORED: 1}
+            if ends == "overtaken":
+                raise VersionConflict("the note has changed")
             return answer
 
-        if ends in ("pushed", "merged"):
+        if ends in ("pushed", "overtaken", "merged"):
             setattr(first.remote, method, late)
         elif ends == "busy":
             first.faults.plan(Fault.RACE, on="push", times=ROUNDS)
@@ -371,6 +379,85 @@ def test_a_new_note_that_another_process_has_made_meanwhile_is_answered_as_made(
     note = asyncio.run(scenario())
     assert store.contents() == {note.id: note.content}
     assert first.contents() == store.contents()
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
+def test_a_write_that_another_process_has_finished_after_its_lease_is_not_sent(
+    clients, store, time, again
+):
+    """Somebody has taken it back since, so the note looks as it did before."""
+    first, second = clients(traits=LIKE_VAULT), clients(traits=LIKE_VAULT)
+
+    async def scenario():
+        note = await first.create("one\n")
+        if again:
+            await unanswered(first, note, "one\ntwo\n")
+        push = first.remote.push
+
+        async def late(write):
+            time.now += LEASE + 1
+            assert await second.writer.replay.finish_all() == {WriteOutcome.STORED: 1}
+            store.edit(note.id, lambda _text: "one\n")
+            check_not_withdrawn()
+            return await push(write)
+
+        first.remote.push = late
+        if again:
+            assert await first.writer.replay.finish_all() == {None: 1}
+        else:
+            assert (await first.change(note, "one\ntwo\n")).note.text == "one\ntwo\n"
+        return note.id
+
+    note_id = asyncio.run(scenario())
+    assert store.text(note_id) == "one\n"
+    assert first.cache.journal.all() == []
+
+
+def test_a_save_whose_lease_ran_out_before_it_was_sent_has_saved_nothing(client, store, time):
+    async def scenario():
+        note = await client.create("one\n")
+        push = client.remote.push
+
+        async def late(write):
+            client.remote.push = push
+            time.now += LEASE + 1
+            check_not_withdrawn()
+            return await push(write)
+
+        client.remote.push = late
+        with pytest.raises(StoreUnavailable) as caught:
+            await client.change(note, "one\ntwo\n")
+        assert "nothing was saved" in caught.value.message
+        assert caught.value.retryable
+        assert store.text(note.id) == "one\n"
+        assert client.cache.journal.all() == []
+        return await client.change(note, "one\ntwo\n")
+
+    assert asyncio.run(scenario()).note.text == "one\ntwo\n"
+
+
+def test_a_save_that_waited_longer_than_its_lease_before_it_was_recorded_is_sent(
+    client, store, time
+):
+    async def scenario():
+        note = await client.create("one\n")
+        get, push = client.remote.get, client.remote.push
+
+        async def late(note_id, *, etag=None):
+            time.now += LEASE + 1
+            return await get(note_id, etag=etag)
+
+        async def in_time(write):
+            check_not_withdrawn()
+            (entry,) = client.cache.journal.all()
+            assert entry.lease_until == time.now + LEASE
+            return await push(write)
+
+        client.remote.get, client.remote.push = late, in_time
+        return await client.change(note, "one\ntwo\n")
+
+    note_id = asyncio.run(scenario()).note.id
+    assert store.text(note_id) == "one\ntwo\n"
 
 
 @pytest.mark.parametrize("hung", [True, False])

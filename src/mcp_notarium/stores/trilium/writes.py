@@ -27,6 +27,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus
 from mcp_notarium.stores.http import Reply, Request
+from mcp_notarium.stores.json_answers import read_text
 from mcp_notarium.stores.trilium import note_codec, write_steps
 from mcp_notarium.stores.trilium.moves import Moves, public_error
 from mcp_notarium.stores.trilium.note_codec import ROOT, NoteObject, is_possible_id
@@ -44,6 +45,8 @@ from mcp_notarium.stores.trilium.session import (
     value_of,
 )
 from mcp_notarium.stores.trilium.urls import Urls
+
+_MADE = "attributeId"
 
 
 class _CarriedOut(Exception):
@@ -120,6 +123,8 @@ class NoteWrites:
         reply = await self.session.send(write_steps.revision(self.urls, note_id))
         if not reply.ok:
             raise refusal_of(reply)
+        if reply.body.strip():
+            raise StoreProtocolError("what answered the request for a revision is not Trilium")
 
     async def _read_base(self, note_id: str, etag: str) -> NoteObject:
         """Read the note that an edit was made from. Raises ``VersionConflict`` if it is another by now.
@@ -296,8 +301,13 @@ def _require_answer(step: Request, reply: Reply) -> None:
     """Raise what keeps a write from going on after this answer."""
     if not reply.ok:
         raise refusal_of(reply)
-    if step.method in ("PUT", "DELETE") and reply.body.strip():
+    if step.method == "POST":  # the old value of a label goes next
+        asked = read_text(step.body or b"", _MADE)
+        other = read_text(reply.body, _MADE) != asked
+    else:
         # The server answers these without a body; a page with text comes from a proxy in between.
+        other = step.method in ("PUT", "DELETE") and bool(reply.body.strip())
+    if other:
         raise OutcomeUnknown("what answered a write is not Trilium")
 
 
