@@ -83,10 +83,19 @@ class _Task(asyncio.Task[Any]):
 
     def __init__(self, number: int, coro: Coroutine[Any, Any, Any], **how: Any) -> None:
         self._place = number
+        self.owner = how["context"].get(OWNER)
         super().__init__(coro, **how)
 
     def __hash__(self) -> int:
         return self._place
+
+
+class _Future(asyncio.Future[Any]):
+    """A future that knows whose it is, also when nothing but the collector has it."""
+
+    def __init__(self, **how: Any) -> None:
+        self.owner = OWNER.get()
+        super().__init__(**how)
 
 
 class Decider(Protocol):
@@ -177,7 +186,7 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
 
     def create_future(self) -> asyncio.Future[Any]:
         """Return a future of this loop."""
-        return asyncio.Future(loop=self)
+        return _Future(loop=self)
 
     def create_task(
         self,
@@ -200,6 +209,7 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         """Keep what no task took, unless its process is dead."""
         handle = context.get("handle")
         owner = OWNER.get() if handle is None else handle._context.get(OWNER)
+        owner = getattr(context.get("future"), "owner", owner)
         error = context.get("exception")
         ended = owner is not None and owner.dead
         if isinstance(error, Exception) and not ended:  # a task that was killed has another
