@@ -221,8 +221,10 @@ class WriteAttempt:
         over, asked = view.base.content if view.base else Content(""), view.asked
         if asked and self._store.traits.in_database:
             return await self._store_with_us(view, asked)
-        links = asked.links if asked else {}
-        following = make_link_writes(self._cache, self._store, self._journal, view.write, links)
+        following: Sequence[PendingWrite] = ()
+        if asked and asked.links:
+            given = self._cache, self._store, self._journal, view.write
+            following = make_link_writes(*given, asked.links)
         recorded = await self._record(view, following)
         if recorded is None:
             met = IdTaken if view.write.kind is WriteKind.CREATE else VersionConflict
@@ -308,8 +310,7 @@ class WriteAttempt:
             if not view.changed:
                 return write
             return self._journal.rebase(write, base=base, in_part=view.in_part)
-        recorded = self._journal.record(view, asked.act, following)
-        if recorded is None:
+        if (recorded := self._journal.record(view, asked.act, following)) is None:
             return None
         try:
             await self._cache.flush()  # defence: write-flushed-before-sent
@@ -367,12 +368,10 @@ class WriteAttempt:
 
     @contextmanager
     def _sending(self, write: PendingWrite) -> Iterator[None]:
-        """Turn an error after which the store may have the write, but a cancellation, into ``OutcomeUnknown``.
-
-        It is not sent after its lease: another process may have finished it by then, and somebody may have taken it back.
-        """
+        """Turn an error after which the store may have the write, but a cancellation, into ``OutcomeUnknown``."""
         self._on_step("recorded")
         withdrawn = WITHDRAWN.get()
+        # After its lease another process may have finished it, and somebody may have taken it back.
         before = WITHDRAWN.set(lambda: withdrawn() or not self._journal.is_leased(write))
         try:
             yield
