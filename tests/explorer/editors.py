@@ -90,8 +90,8 @@ class Editors:
     # At once.
 
     def _edit_above(self, note_id: str, word: str) -> None:
-        if self._text(note_id).startswith("---"):  # its block is text from now on
-            self._world.oracle.tags.dropped.add(note_id)
+        if self._text(note_id).startswith("---"):
+            self._world.oracle.tags.as_text.add(note_id)
         self._rename_over(note_id, lambda text: f"{word}\n{text}")
 
     def _rename_over(self, note_id: str, change: Callable[[str], str]) -> None:

@@ -29,6 +29,8 @@ class Tags:
 
     dropped: set[str] = field(default_factory=set)
     """Ids of notes whose tags another program took away."""
+    as_text: set[str] = field(default_factory=set)
+    """Ids of notes whose tags another program made text: they may be none any more, and their words stay."""
 
     done: list[tuple[str, list[str], str, str]] = field(default_factory=list)
     """Server, ids of the notes that had it, tag and new tag of each renaming that is answered as done for all."""
@@ -53,7 +55,7 @@ class Tags:
             f"{note_id} has {old}, of which {name} has made {new}"
             for name, had, old, new in self.done
             for note_id in had
-            if note_id in store and note_id not in self.taken_back | self.dropped
+            if note_id in store and note_id not in self.taken_back | self.dropped | self.as_text
             if old in store[note_id].tags and "hidden" not in store[note_id].tags
             if old not in self.unsure
             if not (self.last_list_stays and self._is_between(old))
@@ -77,7 +79,7 @@ class Tags:
                 tag for tag in tags if not self._names(tag) & {*store[note_id].tags, *taken}
             )
             for note_id, tags in self.given.items()
-            if note_id in store and note_id not in self.dropped
+            if note_id in store and note_id not in self.dropped | self.as_text
         }
         return {note_id: tags for note_id, tags in lost.items() if tags}
 
