@@ -198,6 +198,7 @@ class HeadReader:
     def judge(self, view: View) -> View:
         """Name that a push, or a conflict copy, would show a note that the policy hides by now."""
         head, write, copies = view.head, view.write, view.case.held is Held.CLASHING
+        # defence: hidden-since-not-shown =None
         rule = self._journal.find_rule(head) if isinstance(head, Revision) else None
         if rule is None or (copies and rule.startswith("hidden_ids")):  # it hides the copy, too
             return view

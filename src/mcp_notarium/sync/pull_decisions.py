@@ -147,7 +147,7 @@ def remote_state(known: Known | None, remote: Remote) -> RemoteState:
             return RemoteState.MISSING
         case Confirmed(answer=answer, seen=seen):
             return _compare_confirmed(known, answer, still=seen == (known.etag if known else None))
-        case Revision() | Entry():
+        case _:
             return _compare(known, remote)
 
 
