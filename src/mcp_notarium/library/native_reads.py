@@ -61,7 +61,7 @@ class NativeIndex:
         try:
             newest: Revision | Tombstone = await self._store.get(note_id)
         except NoteNotFound:
-            if seen is None:  # defence: deleted-note-remains
+            if seen is None:
                 return None
             newest = Tombstone(note_id)
         is_news = isinstance(newest, Tombstone) or newest.etag != seen
