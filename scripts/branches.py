@@ -63,6 +63,7 @@ CHECKED = tuple(
         *("unit/sync/test_writer_saves.py", "unit/sync/test_writer_removes.py"),
         *("unit/sync/test_writer_interruptions.py", "unit/sync/test_saved_titles.py"),
         *("unit/sync/test_direct_write.py", "unit/sync/test_history.py"),
+        *("unit/sync/test_foreseen_writes.py", "unit/sync/test_hidden_since.py"),
         *("unit/sync/test_several_processes.py", "unit/sync/test_note_fetch.py"),
         *("unit/sync/test_rare_turns.py", "unit/sync/test_waiting_links.py"),
         "unit/stores/test_trilium_writes.py::test_a_note_that_has_changed_is_read_and_merged",
