@@ -146,8 +146,6 @@ class Writer:
 
     async def foresee(self, note: Note, content: Content | None) -> None:
         """Raise what :meth:`save`, exactly, or :meth:`remove` (None) would raise as the note is now, before a person is asked."""
-        if self._store.traits.in_database:
-            return
         kind = WriteKind.DELETE if content is None else WriteKind.UPDATE
         wanted = (content or note.content).cleaned()
         write = self._journal.make(note_id=note.id, kind=kind, content=wanted)

@@ -36,7 +36,6 @@ from mcp_notarium.tools.day_notes import begin, with_made_day
 from mcp_notarium.tools.link_changes import NO_CHANGES, LinkChanges, with_heading_links, with_links
 from mcp_notarium.tools.note_lookup import (
     find_as_read,
-    find_at_version,
     find_note,
     missing_version_error,
     versions_of,
@@ -543,12 +542,7 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
             app, note, content, number, wanted=_rewrites_links(request)
         )
     draft = make_draft(app, note, content, begun)
-    draft = replace(draft, on_newest=_is_on_newest(request), elsewhere=elsewhere)
-    if draft.asks and request.local_version is not None and note is not None:
-        # What a person has to agree to is never merged with a text that nobody has seen with it.
-        # defence: asked-merge-has-a-base
-        await find_at_version(app, note.id, request.local_version)
-    return draft
+    return replace(draft, on_newest=_is_on_newest(request), elsewhere=elsewhere)
 
 
 async def _require_unchanged(app: App, request: SaveRequest, note: Note) -> None:
