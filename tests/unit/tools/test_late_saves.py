@@ -21,10 +21,12 @@ from mcp_notarium.protocol.call_pipeline import failure
 from mcp_notarium.storage.cache import Cache, apply_rules
 from mcp_notarium.storage.merge_bases import PER_NOTE
 from mcp_notarium.stores.contract import Versions
+from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.tools import save
 from mcp_notarium.tools.requests import SaveRequest, TitledSaveRequest
 from mcp_notarium.tools.save_answer import LONGEST_LINE, MOST_SHOWN, NOT_ALL_SHOWN
 from mcp_notarium.tools.tool import ToolNames
+from support.cache_room import make
 from support.memory_client import Fault
 from support.sync_rig import quick_folder
 from support.tool_harness import Caller, ToolHarness
@@ -324,6 +326,18 @@ async def test_what_needs_consent_is_never_merged_with_a_later_text(harness):
         await write(harness, caller, id="n", local_version=version, tags=["new@example.org"])
     assert harness.store.fields("n")["tags"] == []
     assert caller.asked == [], "nobody is asked for what is refused all the same"
+
+
+async def test_in_the_local_notebook_nobody_is_asked_about_a_text_of_before_either(tmp_path):
+    cache = make(tmp_path, key=None, name="cache.sqlite")
+    harness = ToolHarness(tmp_path, remote=LocalStore(cache.database), cache=cache)
+    read = await write(harness, text=f"{LONG}\nend")
+    await write(harness, id=read.id, append="of another agent")
+    caller = Caller(agrees=True)
+    with pytest.raises(VersionConflict):
+        await write(harness, caller, id=read.id, local_version=read.local_version, text="end")
+    assert caller.asked == []
+    harness.close()
 
 
 @pytest.mark.parametrize("compares", [False, True])
