@@ -168,6 +168,7 @@ async def test_of_two_saves_at_once_one_alone_takes_the_last_room(tmp_path, stor
             if place.raw(one) != raw:
                 answer = await place.call("get", id=one, version=str(note["local_version"]))
                 assert "x" * 400 in answer["text"]
-        given = {"id": ids[1], "local_version": held[1]["local_version"], "text": "another\n"}
-        answer = await place.call("save", **given)
+        left = next(at for at, one in enumerate(ids) if place.raw(one) == before[at])
+        given = {"id": ids[left], "local_version": held[left]["local_version"]}
+        answer = await place.call("save", **given, text="another\n")
         assert "a version of it has no room" in answer["error"], "and then someone is asked"
