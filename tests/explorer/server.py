@@ -71,6 +71,11 @@ class Asked:
     approval: str = ""
     request_id: None = None
 
+    def is_answered(self, *, irreversible: bool, app: App) -> bool:
+        """Wait to be asked."""
+        del irreversible, app
+        return False
+
     async def ask(self, question: Question, *, app: App) -> bool:
         """Agree."""
         del question, app

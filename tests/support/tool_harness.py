@@ -48,6 +48,10 @@ class Caller:
         self.asked: list[str] = []
         self.progress_messages: list[str] = []
 
+    def is_answered(self, *, irreversible: bool) -> bool:
+        del irreversible
+        return False
+
     async def confirm(self, question: Question) -> bool:
         self.asked.append(question.text)
         if self.agrees is None:

@@ -70,6 +70,11 @@ class Person:
         self.steps = Steps()
         self._yes = yes
 
+    def is_answered(self, *, irreversible: bool) -> bool:
+        """Tell whether ``--yes`` was typed."""
+        del irreversible
+        return self._yes
+
     async def confirm(self, question: Question) -> bool:
         """Return whether the user agrees."""
         return self._yes or ask_yes(question.text)

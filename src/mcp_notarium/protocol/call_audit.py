@@ -98,6 +98,9 @@ class IncomingCall(Protocol):
     approval: str
     """The id of the question that waits, or was answered, at a terminal; '' if none does."""
 
+    def is_answered(self, *, irreversible: bool, app: App) -> bool:
+        """Tell whether it brings the answer to such a question, so that nobody is asked."""
+
     async def ask(self, question: Question, *, app: App) -> bool:
         """Return whether the user agrees. Raises ``ConfirmationRequired`` if nobody can say."""
 
@@ -309,11 +312,19 @@ class Recording:
         """Return the number of the record that it begins, 0 if nothing was begun."""
         return 0 if self._act is None else self._act.begun
 
+    def is_answered(self, *, irreversible: bool) -> bool:
+        """Tell whether the call brings the answer to such a question, so that nobody is asked."""
+        return self._call.is_answered(irreversible=irreversible, app=self._opened)
+
     async def confirm(self, question: Question) -> bool:
         """Return whether the user agrees. Raises ``ConfirmationRequired`` if nobody can say."""
+        return await self._call.ask(question, app=self._opened)
+
+    @property
+    def _opened(self) -> App:
         if self._app is None:
             raise AssertionError("the call was not allowed")
-        return await self._call.ask(question, app=self._app)
+        return self._app
 
     async def progress(self, done: float, total: float | None, message: str) -> None:
         """Report progress to the client."""

@@ -102,6 +102,13 @@ class NeedsAnswer(PassOn):
         self.result = result
 
 
+def is_answered(call: Call, *, irreversible: bool, app: App) -> bool:
+    """Tell whether the setting or an argument answers such a question, so that nobody is asked."""
+    setting = app.config.destructive
+    mode = consent_mode(setting, irreversible=irreversible, can_elicit=_can_elicit(call))
+    return mode is ConsentMode.REFUSE or (mode is ConsentMode.ARGUMENT and _is_confirmed(call))
+
+
 async def ask(call: Call, question: Question, *, app: App) -> bool:
     """Return whether the user agrees, and say in ``call.decision`` how. Raises ``ConfirmationRequired``: nobody can say."""
     call.decision = Decision.REFUSED  # unless somebody answers
@@ -154,11 +161,15 @@ async def _decide_without_dialogue(call: Call, question: Question, app: App) -> 
     mode = _mode(question, app, can_elicit=False)
     if mode is ConsentMode.APPROVAL:
         return await ask_at_terminal(call, question, app)
-    if mode is not ConsentMode.ARGUMENT or read_flag(call.arguments.get("confirm")) is not True:
+    if mode is not ConsentMode.ARGUMENT or not _is_confirmed(call):
         has_app = not app.library.traits.in_database
         raise consent_error(mode, question.text, has_app=has_app)
     call.decision = Decision.BY_ARGUMENT
     return True
+
+
+def _is_confirmed(call: Call) -> bool:
+    return read_flag(call.arguments.get("confirm")) is True
 
 
 async def _read_answer(call: Call, question: Question, app: App) -> bool:

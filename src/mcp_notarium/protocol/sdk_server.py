@@ -82,6 +82,10 @@ class Call:
         said = logs.scrub_for_client(message)  # defence: progress-clean scrub_for_client()
         await self.context.session.report_progress(self._ticks + done, whole, said)
 
+    def is_answered(self, *, irreversible: bool, app: App) -> bool:
+        """Tell whether it brings the answer to such a question, so that nobody is asked."""
+        return elicitation.is_answered(self, irreversible=irreversible, app=app)
+
     async def ask(self, question: Question, *, app: App) -> bool:
         """Return whether the user agrees. Raises ``ConfirmationRequired`` if nobody can say."""
         return await elicitation.ask(self, question, app=app)

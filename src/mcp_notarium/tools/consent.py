@@ -364,8 +364,9 @@ async def remove_note(
     loss = await find_loss(app, agreed, None)
     if asks or loss is not None:
         app.usage_limits.require_write()
-        await app.library.foresee(agreed, None)
-        agreed = await find()
+        if not call.is_answered(irreversible=True):
+            await app.library.foresee(agreed, None)
+            agreed = await find()
         name = name_note(app, agreed.title or agreed.text, note_id=agreed.id)
         kept = f"For {app.config.version_days} days `restore_version` can bring it back."
         back = kept if loss is None else f"It cannot be brought back: {loss.why}."

@@ -236,12 +236,12 @@ async def _ask(
 ) -> Draft:
     """Ask a person about a draft with questions; return what they have agreed to.
 
-    The store is looked at first, so that nobody is asked in vain, unless the same call is made ``again``. Raises what a save raises.
+    Where a person is asked, the store is looked at first, so that they are not asked in vain, unless the same call is made ``again``. Raises what a save raises.
     """
     if not draft.asks or draft.changes_nothing:
         return draft
     app.usage_limits.require_write()
-    if draft.note is not None and not again:
+    if draft.note is not None and not again and not _is_answered(draft, call):
         try:
             await app.library.foresee(draft.note, draft.content)
         except VersionConflict as error:
@@ -258,6 +258,10 @@ async def _ask(
         changes=changes_of(note, draft.content, lambda: relinked(app, links)),
     )
     return draft
+
+
+def _is_answered(draft: Draft, call: CallContext) -> bool:
+    return call.is_answered(irreversible=any(ask.irreversible for ask in draft.asks))
 
 
 async def _require_as_agreed(app: App, draft: Draft, agreed: Draft, *, exact: bool) -> None:

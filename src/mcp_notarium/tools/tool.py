@@ -37,6 +37,9 @@ class CallContext(Protocol):
     def steps(self) -> Steps:
         """Return its saves, and those of the same call that was taken back."""
 
+    def is_answered(self, *, irreversible: bool) -> bool:
+        """Tell whether the call brings the answer to such a question, so that nobody is asked."""
+
     async def confirm(self, question: Question) -> bool:
         """Return whether the user agrees. Raises ``ConfirmationRequired`` if nobody can say."""
 

@@ -143,3 +143,31 @@ async def test_nothing_is_done_unless_somebody_may_and_does_agree(harness, monke
         epoch,
     )
     assert done == (outcome == "ok")
+
+
+@pytest.mark.parametrize("action", ["save by sharing", "manage.delete_permanently"])
+@pytest.mark.parametrize(
+    ("setting", "answer", "looks"),
+    [
+        ("ask", "accept", True),
+        ("trust", "accept", True),
+        ("trust", "cannot ask", True),
+        ("trust", "cannot ask, confirm false", True),
+        ("trust", "cannot ask, confirm given", False),
+        ("ask", "cannot ask, confirm given", True),
+        ("strict", "cannot ask, confirm given", True),
+        ("deny", "accept", False),
+        ("deny", "cannot ask, confirm given", False),
+    ],
+)
+async def test_the_store_is_looked_at_first_where_a_person_is_asked(
+    harness, setting, answer, looks, action
+):
+    harness.app = replace(harness.app, config=replace(harness.app.config, destructive=setting))
+    tool, arguments = ACTIONS[action]
+    note_id = arguments["id"]
+    harness.store.put(note_id, "another text", trash=note_id == "trashed")
+    await asked(harness, "legacy", answer, tool, arguments)
+    decision = last_record(harness).decision
+    assert (decision in {"refused", "allowed"}) == (looks or setting == "deny"), decision
+    assert (harness.app.library.get(note_id).text == "another text") == (setting != "deny")
