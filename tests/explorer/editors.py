@@ -165,6 +165,8 @@ class Editors:
         second.rename(first)
         between.rename(second)
         self._world.oracle.tags.dropped |= {note_id, other}  # each goes with its text
+        if any(server.alive and server.works() for server in self._world.servers):
+            self._world.oracle.exchanged |= {note_id, other}
         self._disk.look()
 
     def _take_name(self, _note_id: str, word: str) -> None:

@@ -101,6 +101,8 @@ class Oracle:
     """Id to who has written the note since the beginning."""
     earlier_ids: dict[str, dict[str, str]] = field(default_factory=dict)
     """Computer to each id that a server there has taken from a note, and the one that the note has since."""
+    exchanged: set[str] = field(default_factory=set)
+    """Ids of two notes that another program has exchanged in the middle of a save."""
     forgetful: bool = False
     """The store has dropped versions."""
 
@@ -162,6 +164,11 @@ class Oracle:
         for word in words_of(text):
             self.taken.add(word)
             self.promised.pop(word, None)
+
+    def lose_versions(self, note_id: str) -> None:
+        """Expect no tags of a note of which a write may have no answer: only its versions tell what that went over."""
+        if not self.is_smooth():
+            self.tags.dropped.add(note_id)
 
     def lose_numbers(self, note_id: str) -> None:
         """Expect nothing of a note whose store gives its numbers once more: a change of an old one is merged from another text."""
@@ -517,6 +524,13 @@ class Oracle:
         }
         return {one for one, found in parted.items() if any(map(found.search, texts))}
 
+    def _find_taken_along(self, store: dict[str, Content]) -> set[str]:
+        """Return the words of exchanged notes if anything has gone wrong: a save without an answer goes into both (docs/testing.md)."""
+        texts = (
+            [] if self.is_smooth() else [store[one].text for one in self.exchanged & store.keys()]
+        )
+        return {word for text in texts for word in words_of(text)}
+
     def judge(self, servers: list[Server], store: dict[str, Content]) -> None:
         """Demand all that must hold once everything works again and is quiet."""
         if self.broken:
@@ -565,7 +579,7 @@ class Oracle:
         plain = [one for one in store.values() if not is_copy(one)]
         twice = Counter(word for one in plain for word in set(words_of(one.text)))
         doubled += [word for word, count in twice.items() if count > 1 and word in self.promised]
-        doubled = sorted({*doubled} - self.perhaps_twice)
+        doubled = sorted({*doubled} - self.perhaps_twice - self._find_taken_along(store))
         if doubled:
             raise Broken(f"text is doubled: {doubled}; the store has {_texts(store.values())}")
 

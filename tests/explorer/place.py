@@ -134,6 +134,7 @@ class MemoryPlace:
 
     def _forget_versions(self, note_id: str) -> None:
         self._world.oracle.forgetful = True
+        self._world.oracle.lose_versions(note_id)
         self.store.forget_versions(note_id)
 
     def _hide(self, note_id: str, word: str) -> None:

@@ -172,6 +172,7 @@ class SimplenotePlace(HttpPlace):
                 bucket.forget_changes()
 
         def forget_versions(note_id: str, _word: str) -> None:
+            self.oracle.lose_versions(note_id)
             entity = bucket._entities[note_id]
             entity.versions = {entity.version: entity.head}
 
