@@ -11,12 +11,13 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 
 from undefended import defence
 from undefended.defence import Defence
-from undefended.trial import Copy
+from undefended.trial import ALL_SECONDS, Copy
 
 Say = Callable[[str], object]
 
@@ -68,10 +69,11 @@ def _all_pass(
 ) -> bool:
     """Return whether all the tests pass with every defence in place; otherwise a failure proves nothing."""
     tests = sorted({test for one in defences for test in one.row.tests})
+    run = partial(Copy.run, seconds=ALL_SECONDS)
     parts = (tests[number :: len(copies)] for number in range(len(copies)))
     wrong = [
         f"{sorted(found.failed)} {found.trouble}"
-        for found in at_once.map(Copy.run, copies, filter(None, parts))
+        for found in at_once.map(run, copies, filter(None, parts))
         if found.failed or found.trouble
     ]
     for line in wrong:

@@ -22,6 +22,8 @@ from undefended.defence import PACKAGE, TOP, Custom, Marker
 
 SECONDS = 600.0
 """Longer does no trial take."""
+ALL_SECONDS = 3 * SECONDS
+"""Longer does no run of all the tests take."""
 
 _NO_PROOF = ("ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError", "NameError")
 """Failures that say that the change made no program any more."""
@@ -62,12 +64,13 @@ class Copy:
             for cached in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
                 cached.unlink()
 
-    def run(self, tests: Iterable[str]) -> Verdict:
+    def run(self, tests: Iterable[str], *, seconds: float = SECONDS) -> Verdict:
         """Run these tests (``path::name`` below ``tests/``) and say which failed."""
         wanted = list(dict.fromkeys(tests))
         report = self.top / "report.xml"
         report.unlink(missing_ok=True)
-        code = self._pytest(f"--junitxml={report}", "-o", "junit_family=xunit1", tests=wanted)
+        options = (f"--junitxml={report}", "-o", "junit_family=xunit1")
+        code = self._pytest(*options, tests=wanted, seconds=seconds)
         if code not in {0, 1} or not report.is_file():
             return Verdict(frozenset(), frozenset(), f"pytest ended with {code}")
         return read_report(report, wanted)
