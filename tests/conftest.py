@@ -50,12 +50,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Let a test say why it is slow; draw fewer examples in the short form."""
     cheap_costs.permit_cheapest()
     gc.disable()  # until all tests are collected: it would search thousands of objects that stay
-    if not LONG:
-        settings.register_profile("short", max_examples=30)
-        settings.load_profile("short")
-    if config.getoption("cov_source", default=None):  # measuring branches takes its time
-        settings.register_profile("measured", settings(deadline=None))
-        settings.load_profile("measured")
+    # A machine that is busy, or measures branches, takes its time: an example has no deadline.
+    examples = {} if LONG else {"max_examples": 30}
+    settings.register_profile("ours", deadline=None, **examples)
+    settings.load_profile("ours")
     config.addinivalue_line(
         "markers", f"slow(reason): takes more than {SLOW_SECONDS:g} s alone, for this reason"
     )
