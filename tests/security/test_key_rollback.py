@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.account import backup, key_changes, repair, rewrite, user_key_rotation
+from mcp_notarium.account import backup, key_changes, reencryption, repair, user_key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import (
     key_file_codec,
@@ -45,7 +45,7 @@ COMMANDS = {
     "rotate into the keychain": lambda c: user_key_rotation.rotate_into_keychain(
         c, keychains.working(), from_keychain=False
     ),
-    "reencrypt": rewrite.reencrypt,
+    "reencrypt": reencryption.reencrypt,
     "open": open_cheaply,
 }
 

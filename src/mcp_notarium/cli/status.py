@@ -1,7 +1,6 @@
 """Show the state of the account (``status``), or one line for each account.
 
-It changes no file but the mark of damage that it finds, tries a pending migration and undoes it, and moves nothing to
-the quarantine, whatever DB_ON_UNREADABLE says. Exit code: 0, the verdict's (10-23), or 1 if the disk is full.
+It changes no file but the mark of damage that it finds, and moves nothing to the quarantine, whatever DB_ON_UNREADABLE says. Exit code: 0, the verdict's (10-23), or 1 if the disk is full.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from mcp_notarium import __version__
-from mcp_notarium.account import inspection, key_changes, opener, rewrite, startup_hints
+from mcp_notarium.account import inspection, key_changes, opener, startup_hints
 from mcp_notarium.account.copies import describe_kept, read_file_cost
 from mcp_notarium.account.inspection import mark_damage
-from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migrate, Open, Rebuild
+from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Open, Rebuild
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_context, console, draft_files, setup_key, terminal
 from mcp_notarium.cli.terminal import name_account, print_data
@@ -129,9 +128,6 @@ def _decision_facts(
                     Verdict.UNSAFE_PATH, obstacle.reason, resolution_hint=obstacle.command
                 )
             return _ok_facts("not made yet")
-        case Migrate(version, program):
-            rewrite.rehearse(config)
-            return _ok_facts(f"schema {version}; the next start migrates it to {program}")
         case Rebuild():
             return _decision_facts(config, inspection.verdict(config), deep=deep, whole=whole)
         case Open():

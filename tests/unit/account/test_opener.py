@@ -13,7 +13,7 @@ from mcp_notarium.errors import CacheFull, LockedError, Verdict
 from mcp_notarium.files import locks
 from mcp_notarium.keys import key_file_store
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import driver
+from mcp_notarium.storage import driver, schema_version
 from support import account_child, keychains
 from support.account import (
     OTHER,
@@ -399,13 +399,33 @@ def test_a_log_left_by_a_killed_server_is_taken_up(tmp_path):
         assert mark_of(opened) == "written"
 
 
-def test_a_database_of_a_later_release_is_refused(tmp_path):
-    config = account(tmp_path)
+@pytest.mark.parametrize("encrypted", [True, False])
+def test_a_database_of_a_later_release_is_refused_whatever_its_tables_are(tmp_path, encrypted):
+    config = account(tmp_path, db_encryption=encrypted, on_unreadable="rebuild")
     with closing(open_cheaply(config)) as opened:
         database = opened.database
         with database.schema_change(), database.transaction(durable=True):
             database.run("PRAGMA user_version = 99")
+            database.run("DROP TABLE sync_metadata")
     assert refused(config).verdict is Verdict.SCHEMA_NEWER
+
+
+@pytest.mark.parametrize("encrypted", [True, False])
+def test_a_database_of_an_earlier_release_is_refused(tmp_path, monkeypatch, encrypted):
+    config = made(tmp_path, db_encryption=encrypted, on_unreadable="rebuild")
+    monkeypatch.setattr(schema_version, "SCHEMA_VERSION", schema_version.SCHEMA_VERSION + 1)
+    error = refused(config)
+    assert error.verdict is Verdict.SCHEMA_OLDER
+    assert "release of MCP Notarium that you had before" in error.resolution_hint
+
+
+def test_a_database_with_our_tables_and_no_version_is_older_than_its_key_file(tmp_path):
+    config = account(tmp_path)
+    with closing(open_cheaply(config)) as opened:
+        database = opened.database
+        with database.schema_change(), database.transaction(durable=True):
+            database.run("PRAGMA user_version = 0")
+    assert refused(config).verdict is Verdict.ROLLBACK_SEEN
 
 
 def test_two_servers_share_one_cache(tmp_path):

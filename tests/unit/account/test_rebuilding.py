@@ -284,7 +284,7 @@ def test_a_log_mends_a_page_for_the_whole_look_too(tmp_path):
         file = path.with_name(name)
         file.touch(mode=0o600)
         file.write_bytes(content)
-    overwrite(path, 3)
+    overwrite(path, 2)
     mark_damage(folder_of(config))
     with closing(open_cheaply(config, whole=True)) as again:
         assert again.database.row("SELECT value FROM sync_metadata WHERE key = 'k'") == ("v",)
