@@ -245,7 +245,7 @@ def find_slot(keyfile: KeyFile, slot_id: int) -> Slot:
 
 
 def describe_slot(slot: Slot) -> str:
-    """Describe a slot for a person: number, label, type, and its state if it is not active.
+    """Describe a slot for a person: number, label and type.
 
     The label stands before the type: quoted text after the word passphrase is redacted outside of
     terminals, as a passphrase would be.
