@@ -188,7 +188,6 @@ class StartupActions:
         return OpenedCache(
             database=new_cache.database,
             data_key=new_cache.data_key,
-            generation=name,
             created=created,
             notices=(*notices, *_key_notice(inspection.key), *location_warnings(folder.path)),
             server_lock=server_lock,

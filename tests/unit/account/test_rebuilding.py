@@ -70,7 +70,7 @@ def test_an_unreadable_cache_is_moved_byte_for_byte_and_recreated(tmp_path, reas
         assert "quarantine" in opened.notices[0]
         (quarantined,) = folder_of(config).quarantine.iterdir()
         assert fingerprint(quarantined) == before
-        assert folder_of(config).generations() == (opened.generation,)
+        assert folder_of(config).generations() == (opened.anchor.generation,)
     with closing(open_cheaply(config, **at(LATER))) as again:
         assert not again.created
 
