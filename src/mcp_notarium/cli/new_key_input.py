@@ -20,7 +20,6 @@ from mcp_notarium.cli import command_context
 from mcp_notarium.cli.terminal import ask_secret, talk, typed_path
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import user_key
-from mcp_notarium.crypto.key_slots import KeyChangeStep
 from mcp_notarium.errors import ConfigError, InvalidRequest
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.os_errors import display_path
@@ -30,6 +29,8 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.system import SYSTEM
 
 _MOST = 64 * 1024
+_LAST, _COMMITS = "verify", "switch"
+"""Steps of ``private_files.replace_private``: after the last before the change counts, and when it counts."""
 
 
 @dataclass
@@ -43,7 +44,7 @@ class NewKey:
 
     def at(self, step: str) -> None:
         """Print a generated key at the last step before the change takes effect. Raises ``ConfigError``."""
-        if self.generated and step == KeyChangeStep.VERIFY:
+        if self.generated and step == _LAST:
             self._show()
         self._done.add(step)
 
@@ -55,9 +56,9 @@ class NewKey:
         try:
             yield
         except BaseException:
-            if KeyChangeStep.SWITCH in self._done:
+            if _COMMITS in self._done:
                 talk(f"note: {done} anyway.")
-            elif self.generated and KeyChangeStep.VERIFY in self._done:
+            elif self.generated and _LAST in self._done:
                 talk("note: the printed key is not valid; nothing was changed.")
             raise
 
