@@ -198,7 +198,7 @@ def test_a_plain_cache_is_rebuilt_by_the_same_rule(tmp_path, content):
 def test_reset_moves_everything_to_the_quarantine_and_the_next_start_creates_a_cache(tmp_path):
     config = made(tmp_path)
     before = fingerprint(config.account_dir)
-    target = purge.reset_account(config, clock=lambda: NOW)
+    target = purge.reset_account(config)
     assert fingerprint(target) == before
     with closing(open_cheaply(config)) as opened:
         assert opened.created
