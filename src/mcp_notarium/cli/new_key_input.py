@@ -30,7 +30,7 @@ from mcp_notarium.system import SYSTEM
 
 _MOST = 64 * 1024
 _LAST, _COMMITS = "verify", "switch"
-"""Steps of ``private_files.replace_private``: after the last before the change counts, and when it counts."""
+"""Steps of ``private_files.replace_private``: the last one before the change counts, and the one that makes it count."""
 
 
 @dataclass
@@ -132,14 +132,20 @@ def read(args: argparse.Namespace, *, account: str) -> NewKey:
         return NewKey(_read_file(args.new_key_file, "--new-key-file"))
     if args.new_key_stdin:
         return NewKey(_read_stdin())
-    new = ask_secret("New key: ")
-    # Before it is typed a second time.
-    require_strong(new, account=account, allow_weak=args.allow_weak)
-    if ask_secret("New key, once more: ") != new:
+    new = ask_new("New key: ", account=account, allow_weak=args.allow_weak)
+    if new is None:
         raise InvalidRequest(
             "the two entries differ; nothing was changed", resolution_hint="Start again."
         )
     return NewKey(new)
+
+
+def ask_new(prompt: str, *, account: str, allow_weak: bool) -> Secret | None:
+    """Ask for a new key twice; return None if the entries differ. Raises as ``ask_secret`` and ``require_strong``."""
+    new = ask_secret(prompt)
+    # Before it is typed a second time.
+    require_strong(new, account=account, allow_weak=allow_weak)
+    return new if ask_secret("The same once more: ") == new else None
 
 
 def read_secret(path: str, option: str) -> Secret:
