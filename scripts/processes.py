@@ -83,7 +83,7 @@ PERMITTED = {
     "mcp_notarium.system.windows_kernel: import ctypes": _KERNEL,
     "mcp_notarium.system.windows_kernel: from ctypes import wintypes": _KERNEL,
     "mcp_notarium.sandbox.landlock: import ctypes": _KERNEL,
-    "mcp_notarium.account.rewrite: options.system": _A_KEYCHAIN,
+    "mcp_notarium.account.reencryption: options.system": _A_KEYCHAIN,
     "mcp_notarium.sandbox.seccomp: 'execve'": "a call that is refused",
     "mcp_notarium.sandbox.seccomp: 'listen'": "a call that is refused",
     "mcp_notarium.sandbox.seccomp: import ctypes": _KERNEL,

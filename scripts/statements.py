@@ -53,7 +53,7 @@ BUILDERS = {
     "mcp_notarium.storage.database:Database._run_each": "hands its argument on",
     "mcp_notarium.storage.table_copy:_try_rows": "hands its argument on",
     "mcp_notarium.storage.integrity:_first_fault": "the constants of check and walk beside it",
-    "mcp_notarium.storage.migrations:_run_step": "the numbered migrations, constants of their modules",
+    "mcp_notarium.storage.schema_version:create_tables": "the constants of the schema",
     "mcp_notarium.storage.table_copy:slices": "names of tables and columns from TABLES",
     "mcp_notarium.storage.table_copy:_insert": "names of tables from TABLES",
     "mcp_notarium.storage.table_copy:_copy_state_table": "names of tables and columns from TABLES",

@@ -26,8 +26,8 @@ def test_a_first_start_killed_at_any_step_is_followed_by_a_good_one(tmp_path, st
     with closing(open_cheaply(config)) as opened:
         # Behind the commit point the cache exists; before it nothing was there to be kept.
         assert opened.created is (step not in COMMITTED)
-        assert folder_of(config).generations() == (opened.generation,)
-        generation = opened.generation
+        assert folder_of(config).generations() == (opened.anchor.generation,)
+        generation = opened.anchor.generation
     folder = folder_of(config)
     assert folder.key_file.read_bytes() == folder.key_copy.read_bytes()
     assert not folder.prepared_key_file.exists()
@@ -70,7 +70,7 @@ def test_a_killed_rebuild_loses_no_byte_of_the_old_cache_and_is_finished_later(t
     assert set(old.values()) <= everywhere, kept
     rebuilt = replace(config, db_key=Secret(OTHER), on_unreadable="rebuild")
     with closing(open_cheaply(rebuilt)) as opened:
-        assert folder_of(config).generations() == (opened.generation,)
+        assert folder_of(config).generations() == (opened.anchor.generation,)
     assert set(old.values()) <= set(fingerprint(tmp_path).values())
 
 
@@ -83,7 +83,7 @@ def test_before_its_commit_point_a_killed_rebuild_leaves_the_old_cache_to_its_ow
         generation = first.generation
     assert run_killed(account_child.rebuild, tmp_path, step) == KILLED
     with closing(open_cheaply(config)) as opened:
-        assert opened.generation == generation
+        assert opened.anchor.generation == generation
         assert folder_of(config).generations() == (generation,)
     assert not folder_of(config).prepared_key_file.exists()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.account import rewrite, user_key_rotation
+from mcp_notarium.account import reencryption, user_key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.errors import CacheFull, LockedError
 from mcp_notarium.keys import key_file_store
@@ -80,7 +80,7 @@ def test_a_quota_at_every_page_leaves_the_old_cache_until_there_is_space_to_rewr
     for limit in range(0, 1 << 20, 512 if LONG else PAGE):
         try:
             with no_file_beyond(limit):
-                rewrite.reencrypt(config, new=NEW)
+                reencryption.reencrypt(config, new=NEW)
             break
         except CacheFull:
             refused += 1
@@ -143,7 +143,7 @@ def test_a_disk_that_others_fill_meanwhile_leaves_the_old_cache(disk):
                     os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(disk.folder).free - left)
 
         try:
-            rewrite.reencrypt(config, new=NEW, options=ChangeOptions(at=fill))
+            reencryption.reencrypt(config, new=NEW, options=ChangeOptions(at=fill))
             break
         except CacheFull:
             refused += 1
@@ -160,11 +160,11 @@ def test_a_disk_with_as_much_room_as_is_asked_for_is_large_enough(disk):
     there = content(config)
     disk.resize(f"{used(disk.folder) // 1024 + 1024}k")
     with pytest.raises(CacheFull) as error:
-        rewrite.reencrypt(config, new=NEW)
+        reencryption.reencrypt(config, new=NEW)
     needed = error.value.details["needed"]
     assert f"{needed:,} bytes" in error.value.message
     disk.resize(f"{(used(disk.folder) + needed) // 1024 + 64}k")  # and the index of the old log
-    rewrite.reencrypt(config, new=NEW)
+    reencryption.reencrypt(config, new=NEW)
     assert opens(config, NEW) == there
 
 
@@ -178,7 +178,7 @@ def test_the_new_log_does_not_grow_with_the_cache(tmp_path, monkeypatch):
     def measure_log(_done, _total):
         logs.append(max(path.stat().st_size for path in config.account_dir.glob("*-wal")))
 
-    rewrite.reencrypt(config, on_progress=measure_log)
+    reencryption.reencrypt(config, on_progress=measure_log)
     (generation,) = folder_of(config).generations()
     assert max(logs) < folder_of(config).database(generation).stat().st_size / 2
 

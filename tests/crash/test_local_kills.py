@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.account import copies, repair, rewrite
+from mcp_notarium.account import copies, reencryption, repair
 from mcp_notarium.files.private_files import StepHook, ignore_step
 from mcp_notarium.storage import integrity
 from mcp_notarium.storage.cache import Cache
@@ -42,7 +42,7 @@ def restore(home: Path, at: StepHook) -> None:
 
 def reencrypt(home: Path, at: StepHook) -> None:
     """Write it under a new data key, which the same key opens."""
-    rewrite.reencrypt(configured(home), options=_later(at))
+    reencryption.reencrypt(configured(home), options=_later(at))
 
 
 def _later(at):

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.account import generation, rewrite
+from mcp_notarium.account import generation, reencryption
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import integrity, table_copy
@@ -65,7 +65,7 @@ def test_killed_at_any_step_exactly_one_key_opens_and_the_retry_works(tmp_path, 
 
 
 def again(config):
-    rewrite.reencrypt(config, new=THIRD, parameters=CHEAPEST)
+    reencryption.reencrypt(config, new=THIRD, parameters=CHEAPEST)
 
 
 def require_revoked(folder, generation):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mcp_notarium.account import key_changes, rewrite, user_key_rotation
+from mcp_notarium.account import key_changes, reencryption, user_key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.errors import LockedError, NotariumError, Verdict
 from mcp_notarium.secret import Secret
@@ -110,7 +110,7 @@ class Person:
             await self._change(
                 machine,
                 new,
-                lambda: rewrite.reencrypt(
+                lambda: reencryption.reencrypt(
                     world.config(machine),
                     new=Secret(new) if new else None,
                     options=self._options(),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.account import rewrite, user_key_rotation
+from mcp_notarium.account import reencryption, user_key_rotation
 from mcp_notarium.domain.note import Content
 from mcp_notarium.search.parser import parse
 from mcp_notarium.secret import Secret
@@ -94,7 +94,7 @@ def change_key(folder):
 
 
 def rewrite_database(folder):
-    rewrite.reencrypt(
+    reencryption.reencrypt(
         config_of(folder, OTHER),
         new=Secret(PASSPHRASE),
         parameters=CHEAPEST,

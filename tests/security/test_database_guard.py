@@ -3,7 +3,7 @@
 import pytest
 
 from mcp_notarium.errors import CacheError
-from mcp_notarium.storage.migrations import APPLICATION_ID, SCHEMA_VERSION
+from mcp_notarium.storage.schema_version import APPLICATION_ID, SCHEMA_VERSION
 from support import corpus
 from support.cache_room import KEY, make, store
 
@@ -90,7 +90,7 @@ def test_what_the_program_needs_is_permitted(cache, statement):
     cache.database.rows(statement)
 
 
-def test_a_migration_may_create_tables_but_still_not_attach(cache, tmp_path):
+def test_the_creation_of_tables_may_still_not_attach(cache, tmp_path):
     with cache.database.schema_change():
         cache.database.run("CREATE TABLE extra (x)")
         with pytest.raises(CacheError):

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mcp_notarium.account import rewrite, user_key_rotation
+from mcp_notarium.account import reencryption, user_key_rotation
 from mcp_notarium.files.private_files import StepHook
 from mcp_notarium.secret import Secret
 from support.account import OTHER, account, open_cheaply
@@ -38,7 +38,7 @@ def rotate(home: Path, at: StepHook) -> None:
 
 def reencrypt(home: Path, at: StepHook) -> None:
     """Change the passphrase and the data key."""
-    rewrite.reencrypt(
+    reencryption.reencrypt(
         account(home), new=Secret(OTHER), parameters=CHEAPEST, options=change_options(at)
     )
 

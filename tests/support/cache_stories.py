@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.account import backup, purge, repair, rewrite
+from mcp_notarium.account import backup, purge, reencryption, repair
 from mcp_notarium.account import opener as opening
 from mcp_notarium.account.audit_anchor import AnchorUnusable, audit_keys
 from mcp_notarium.account.generation import BINDING_KEYS, SwitchResult
@@ -36,7 +36,7 @@ def _reencrypted(found: Found) -> None:
     opener = NEW if found.is_after([KEY], [NEW]) else KEY
     _require_whole_chain(found, opener)
     with found.again():
-        rewrite.reencrypt(found.config(opener), new=THIRD)
+        reencryption.reencrypt(found.config(opener), new=THIRD)
     _require_whole_chain(found, THIRD)
     found.require_openers([THIRD], KEY, NEW, THIRD)
     found.require_tidy(slots=1)
@@ -63,7 +63,7 @@ def _anchor(home: Path) -> None:
 
 
 def _reencrypt(home: Path, at: StepHook) -> None:
-    done = rewrite.reencrypt(given_key(home), new=NEW, options=change_options(at))
+    done = reencryption.reencrypt(given_key(home), new=NEW, options=change_options(at))
     _require_finished(done.state)
 
 

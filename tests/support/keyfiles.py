@@ -12,7 +12,6 @@ from unittest.mock import patch
 from mcp_notarium.crypto import canonical_json, kdf, key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.key_file_codec import KeyFile
-from mcp_notarium.crypto.key_slots import KeyChangeStep
 from mcp_notarium.secret import Secret
 from support.account import OWNER, PASSPHRASE
 from support.cheap_costs import CHEAPEST
@@ -25,13 +24,18 @@ RAW_KEY = Secret("raw:" + bytes(range(100, 132)).hex())
 class StepRow(NamedTuple):
     """A step of a key change, and which key opens the cache after a crash following it."""
 
-    step: KeyChangeStep
+    step: str
     opens: str
 
 
-REWRAP = tuple(
-    StepRow(step, "old" if number < list(KeyChangeStep).index(KeyChangeStep.SWITCH) else "new")
-    for number, step in enumerate(KeyChangeStep)
+_BEFORE = ("lock", "unwrap", "build", "write", "sync", "verify")
+_AFTER = (
+    *("switch", "sync_folder", "write_copy", "sync_copy", "verify_copy", "switch_copy"),
+    *("sync_folder_copy", "prove"),
+)
+REWRAP = (
+    *(StepRow(step, "old") for step in _BEFORE),
+    *(StepRow(step, "new") for step in _AFTER),
 )
 
 

@@ -1,1 +1,1 @@
-"""Open, create, migrate, re-encrypt and purge the account folder of one account."""
+"""Open, create, re-encrypt and purge the account folder of one account."""

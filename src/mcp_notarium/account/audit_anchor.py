@@ -203,7 +203,7 @@ class Anchor:
             self._keep(content, after)
             return content
 
-        change_private(self.folder.audit_anchor, change, most=_MAX_BYTES)
+        change_private(self.folder.audit_anchor, change)
 
     def _replace(self, now: Anchored, database: Database) -> None:
         pattern = temporary_pattern(self.folder.audit_anchor.name)
@@ -303,7 +303,7 @@ LOOK = "Run `mcp-notarium audit verify`."
 _MARK = "INSERT OR REPLACE INTO sync_metadata(key, value) VALUES (?, ?)"
 
 
-def change_private(path: Path, change: Callable[[bytes], bytes | None], *, most: int) -> None:
+def change_private(path: Path, change: Callable[[bytes], bytes | None]) -> None:
     """Write what ``change`` makes of a file's content over it, in place; None: it stays. Nothing is flushed.
 
     One process at a time does so. Another one that reads meanwhile may see a part of each.
@@ -314,7 +314,7 @@ def change_private(path: Path, change: Callable[[bytes], bytes | None], *, most:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         _lock(descriptor)
-        content = change(os.read(descriptor, most + 1))
+        content = change(os.read(descriptor, _MAX_BYTES + 1))
         if content is not None:
             os.lseek(descriptor, 0, os.SEEK_SET)
             os.write(descriptor, content)

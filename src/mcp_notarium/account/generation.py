@@ -73,8 +73,6 @@ class OpenedCache:
     database: Database
     data_key: DataKey | None
     """None: it is not encrypted."""
-    generation: str
-    """'': it is not encrypted."""
     created: bool
     notices: tuple[str, ...]
     server_lock: ServerLock
@@ -113,7 +111,6 @@ def open_in_memory(config: Config) -> OpenedCache:
     return OpenedCache(
         database,
         DataKey.generate(),
-        generation="",
         created=True,
         notices=(),
         server_lock=_NoLock(),

@@ -44,7 +44,7 @@ from mcp_notarium.keys import key_file_store, keychain
 from mcp_notarium.keys.key_file_store import KeyFiles
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.keys.secret_places import KEYCHAIN, FoundKey, find_passphrase
-from mcp_notarium.storage import database_opener, driver, integrity, migrations
+from mcp_notarium.storage import database_opener, driver, integrity, schema_version
 from mcp_notarium.storage.database_opener import Database
 from mcp_notarium.stores.kind import Truth
 from mcp_notarium.system import SYSTEM
@@ -304,7 +304,7 @@ class Inspector:
 
     def _examine(self, inspection: Inspection, opened: Database, schema_seen: SchemaSeen) -> None:
         """Walk the database where the sampled pages do not prove it undamaged. Raises ``CacheDamaged``."""
-        if not schema_seen.ours or schema_seen.version > schema_seen.program:
+        if not schema_seen.is_readable:
             return
         marked, sample = is_damage_marked(inspection.folder), inspection.seen.sample
         # Beside a log the file may lack pages that neither of them has.
@@ -347,10 +347,13 @@ def _check_driver(seen: Observations) -> Observations:
 
 
 def _read_schema(database: Database) -> tuple[SchemaSeen, Identity | None]:
-    """Read schema and identity of an open database; no identity if it is not one of ours."""
-    state = migrations.state(database)
-    seen = SchemaSeen(version=state.version, program=migrations.SCHEMA_VERSION, ours=state.ours)
-    return seen, _read_identity(database) if state.ours else None
+    """Read schema and identity of an open database; no identity if it is not one of this schema of ours."""
+    seen = SchemaSeen(
+        version=database.user_version(),
+        program=schema_version.SCHEMA_VERSION,
+        ours=schema_version.is_ours(database),
+    )
+    return seen, _read_identity(database) if seen.is_readable else None
 
 
 def _read_identity(database: Database) -> Identity:

@@ -34,7 +34,6 @@ from mcp_notarium.crypto.errors import (
 )
 from mcp_notarium.crypto.kdf import Parameters
 from mcp_notarium.crypto.key_file_codec import MOST_SLOTS, KeyFile, Slot, SlotType, is_label
-from mcp_notarium.crypto.key_slots import KeyChangeStep
 from mcp_notarium.errors import CacheBusy, CacheError, CacheFull, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder, check_folder
 from mcp_notarium.files.locks import KEY_LOCK_SECONDS, ServerLock, key_lock
@@ -108,14 +107,14 @@ def apply_change(
     """
     folder, now = find_account(settings), int(options.clock())
     with disk_errors(_UNUSABLE), key_lock(folder, timeout=options.timeout):
-        options.at(KeyChangeStep.LOCK)
+        options.at("lock")
         server_lock = ServerLock(folder).share()
         try:
             with closing(options.inspector(settings).inspect(now=now)) as inspection:
                 before, data_key, found = require_openable(inspection)
                 if inspection.database is not None:
                     record_key_sequence(inspection.database, before)
-            options.at(KeyChangeStep.UNWRAP)
+            options.at("unwrap")
             if inspection.files is not None:
                 key_file_store.finish_interrupted_change(
                     inspection.folder, inspection.files, now=now
@@ -128,12 +127,12 @@ def apply_change(
                     if key_slots.unlock(changed, key) != data_key:
                         raise KeyFileDamaged("the new key file does not open")
 
-            options.at(KeyChangeStep.BUILD)
+            options.at("build")
             copied = key_file_store.store(inspection.folder, after, check=check, at=options.at)
             proven = _prove(settings, options, proof, before, now=now)
         finally:
             server_lock.release()
-        options.at(KeyChangeStep.PROVE)
+        options.at("prove")
     return ChangeResult(before, after, proven, copied)
 
 

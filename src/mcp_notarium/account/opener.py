@@ -25,7 +25,7 @@ from mcp_notarium.account.inspection import (
     mark_damage,
     unmark_damage,
 )
-from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migrate, Open, Rebuild
+from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Open, Rebuild
 from mcp_notarium.config import Config
 from mcp_notarium.crypto.kdf import Parameters
 from mcp_notarium.errors import CacheDamaged, InvalidRequest, LockedError, Verdict
@@ -38,7 +38,7 @@ from mcp_notarium.files.account_folder import (
     folder_errors,
     location_warnings,
 )
-from mcp_notarium.files.locks import ServerLock, busy_error, describe_holders, hold_lock, key_lock
+from mcp_notarium.files.locks import ServerLock, describe_holders, hold_lock, key_lock
 from mcp_notarium.files.private_files import StepHook, ignore_step
 from mcp_notarium.keys import key_file_store
 from mcp_notarium.keys.keychain import Keychain
@@ -74,8 +74,6 @@ class StartupActions:
                 if any(path.exists() for path in quarantine.list_files(inspection.folder)):
                     return self._rebuild(inspection, server_lock, _INTERRUPTED, notices)
                 return self._create(inspection, server_lock, notices)
-            case Migrate():
-                return self._migrate(inspection, server_lock, decision)
             case Rebuild(reason):
                 return self._rebuild(inspection, server_lock, reason)
             case Locked():
@@ -175,32 +173,6 @@ class StartupActions:
         server_lock.share()
         return replace(opened, rebuilt=True)
 
-    def _migrate(
-        self, inspection: Inspection, server_lock: ServerLock, decision: Migrate
-    ) -> OpenedCache:
-        path = _require(inspection.database).path
-        inspection.close()
-        server_lock.exclude()
-        unfinished = self._finish_key_files(inspection)
-        from mcp_notarium.account import rewrite  # noqa: PLC0415 - rarely needed
-
-        rewrite.migrate(
-            inspection.folder, path, inspection.data_key, inspection.keyfile, now=self.clock()
-        )
-        server_lock.share()
-        notice = f"The database was brought from schema {decision.version} to {decision.program}."
-        with ExitStack() as undo:
-            again = self.inspector.inspect(now=self.clock())
-            undo.callback(again.close)
-            after = startup_table.decide(again.seen)
-            if isinstance(after, Locked):
-                raise after.error()
-            if not isinstance(after, Open):
-                raise busy_error("the cache is changing")
-            opened = self.use(again, server_lock, (notice, *decision.notices, *unfinished))
-            undo.pop_all()
-        return opened
-
     def _make_opened(
         self,
         inspection: Inspection,
@@ -216,7 +188,6 @@ class StartupActions:
         return OpenedCache(
             database=new_cache.database,
             data_key=new_cache.data_key,
-            generation=name,
             created=created,
             notices=(*notices, *_key_notice(inspection.key), *location_warnings(folder.path)),
             server_lock=server_lock,

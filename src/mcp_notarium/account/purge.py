@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,7 +43,7 @@ class _Contents:
     """Error behind which there may be more."""
 
 
-def reset_account(settings: Config, *, clock: Callable[[], float] = time.time) -> Path | None:
+def reset_account(settings: Config) -> Path | None:
     """Move the account's cache and key file to the quarantine, readable or not.
 
     Returns the folder they went to, None if there was nothing. Raises ``LockedError`` (UNSAFE_PATH,
@@ -54,7 +53,7 @@ def reset_account(settings: Config, *, clock: Callable[[], float] = time.time) -
     if not folder.path.is_dir():
         return None
     with disk_errors("the cache folder cannot be used"), exclusive_locks(folder):
-        return quarantine.move_all(folder, now=clock())
+        return quarantine.move_all(folder, now=time.time())
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,6 +101,7 @@ NEWEST_BACK = PUT_NEWEST_BACK + OR_RESET
 REPAIR = "Run `mcp-notarium repair`: it saves what can be read into a new cache." + _REST_IS_FETCHED
 COPY_OR_REPAIR = "{copy_back}" + REPAIR
 REPAIR_OR_COPY = REPAIR + "{newest_copy}"
+GO_BACK = "Go back to the release of MCP Notarium that you had before." + OR_RESET
 UPDATE = "Update MCP Notarium the way you installed it." + OR_RESET
 OTHER_ACCOUNT = (
     "Check the store and the account in the client's configuration. If the folder was copied here by mistake, "
@@ -141,6 +142,8 @@ _AGENT_HINTS: Mapping[str, str] = MappingProxyType(
         REPAIR: _AGENT_REPAIR,
         COPY_OR_REPAIR: SEE_STATUS,
         REPAIR_OR_COPY: _AGENT_REPAIR,
+        GO_BACK: "Ask the user to go back to the release of MCP Notarium they had before; `mcp-notarium doctor` says "
+        "more.",
         UPDATE: "Ask the user to update MCP Notarium; `mcp-notarium doctor` says more.",
         OTHER_ACCOUNT: "Ask the user to check the store and the account in the client's configuration; "
         "`mcp-notarium doctor` says more.",

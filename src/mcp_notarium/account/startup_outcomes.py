@@ -1,4 +1,4 @@
-"""Define what a start has seen, and what it can decide: open, create, migrate, rebuild or refuse. Pure.
+"""Define what a start has seen, and what it can decide: open, create, rebuild or refuse. Pure.
 
 ``inspection`` fills in the facts; each has a "not looked at" default. ``startup_table`` decides on them, row by row.
 A refusal has a verdict, a sentence and the exact way out. Some refusals turn into ``Rebuild`` if the settings ask
@@ -84,9 +84,14 @@ class SchemaSeen:
     version: int
     """The database's."""
     program: int
-    """The newest that the program knows."""
+    """The program's, the only one it opens."""
     ours: bool = True
     """The database is one of this program."""
+
+    @property
+    def is_readable(self) -> bool:
+        """Check whether the tables are those that the program knows."""
+        return self.ours and self.version == self.program
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,15 +206,6 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
-class Migrate:
-    """Migrate an older schema, after making a verified copy."""
-
-    version: int
-    program: int
-    notices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Rebuild:
     """Move everything to the quarantine and create a new generation."""
 
@@ -233,7 +229,7 @@ class Locked:
         )
 
 
-Decision = Open | Create | Migrate | Rebuild | Locked
+Decision = Open | Create | Rebuild | Locked
 Condition = Callable[[Observations], bool]
 
 

@@ -17,7 +17,6 @@ from mcp_notarium.account.startup_outcomes import (
     Decision,
     KeySource,
     Locked,
-    Migrate,
     Observations,
     Open,
     Opening,
@@ -63,11 +62,6 @@ def _unsafe(seen: Observations) -> Decision:
 def _open(seen: Observations) -> Decision:
     unfinished = seen.change_unfinished or seen.files.prepared or seen.only_copy_readable
     return Open(notices=_notices(seen), finish_key_files=unfinished and not seen.plain)
-
-
-def _migrate(seen: Observations) -> Decision:
-    version, program = (seen.schema.version, seen.schema.program) if seen.schema else (0, 0)
-    return Migrate(version, program, notices=_notices(seen))
 
 
 def _notices(seen: Observations) -> tuple[str, ...]:
@@ -242,6 +236,12 @@ TABLE: tuple[Row, ...] = (
     refuse("the schema is newer", Verdict.SCHEMA_NEWER,
         "the database was written by a later release", hints.UPDATE,
         lambda o: o.schema is not None and o.schema.version > o.schema.program),
+    refuse("the schema is older than the key file allows", Verdict.ROLLBACK_SEEN,
+        "the database is older than the key file allows", hints.BEGIN_AGAIN,
+        lambda o: o.schema is not None and o.schema.version < o.schema_floor),
+    refuse("the schema is older", Verdict.SCHEMA_OLDER,
+        "the database was written by an earlier release, whose schema this one does not read", hints.GO_BACK,
+        lambda o: o.schema is not None and o.schema.version < o.schema.program),
     refuse_or_rebuild("the database belongs to another key file", Verdict.DATABASE_DAMAGED,
         "the database is not the one the key file names", hints.BEGIN_AGAIN,
         lambda o: o.found is not None and not _same_cache(o)),
@@ -250,11 +250,6 @@ TABLE: tuple[Row, ...] = (
         lambda o: o.found is not None and not _same_owner(o)),
     refuse("the key file is older than the database has seen", Verdict.ROLLBACK_SEEN,
         hints.KEY_FILE_BEHIND, hints.NEWEST_BACK, _is_rolled_back),
-    refuse("the schema is older than the key file allows", Verdict.ROLLBACK_SEEN,
-        "the database is older than the key file allows", hints.BEGIN_AGAIN,
-        lambda o: o.schema is not None and o.schema.version < o.schema_floor),
-    Row("the schema is older", _migrate,
-        lambda o: _is_in_order(o) and o.schema is not None and o.schema.version < o.schema.program),
     Row("everything is right", _open, _is_in_order),
     Row("nothing that is seen from outside is wrong", _open,
         lambda o: _has_key_and_file(o) and o.opening is Opening.NOT_TRIED and o.sample is not None),

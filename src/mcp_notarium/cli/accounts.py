@@ -49,10 +49,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
+    if args.action == "list":
+        return show_list(as_json=args.json)
     folder = accounts.config_dir(os.environ)
     known = accounts.read_accounts(folder)
-    if args.action == "list":
-        return _list(args, known)
     if args.none and args.account_name:
         raise InvalidRequest(
             "a name and `--none` exclude each other", resolution_hint="Give one of them."
@@ -79,7 +79,9 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _list(args: argparse.Namespace, known: dict[str, Account]) -> int:
+def show_list(*, as_json: bool = False) -> int:
+    """Print the name and the store of each account, and what to do next. Opens nothing."""
+    known = accounts.read_accounts(accounts.config_dir(os.environ))
     facts: list[dict[str, Any]] = [
         {"name": one.name, "store": one.store, "default": one.default} for one in known.values()
     ]
@@ -87,10 +89,12 @@ def _list(args: argparse.Namespace, known: dict[str, Account]) -> int:
         (one.name, registry.kind(one.store).title, "default" if one.default else "")
         for one in known.values()
     ]
-    if not known and not args.json:
+    if not known and not as_json:
         talk("No account is remembered yet. Begin with `mcp-notarium setup`.")
         return 0
-    print_data(facts, [console.table(("Account", "Store", ""), rows)], as_json=args.json)
+    print_data(facts, [console.table(("Account", "Store", ""), rows)], as_json=as_json)
+    if not as_json:
+        talk("`mcp-notarium status` tells more; `mcp-notarium search WORDS` finds notes.")
     return 0
 
 

@@ -1,7 +1,7 @@
 """Run ``mcp-notarium doctor``: check configuration, libraries, folder, keys, database and network.
 
-It writes nothing but the mark that tells the next start about damage; it tries a pending migration, and whether a
-database can be created, and undoes both. Exit code: the verdict's (10-23); 1 if the configuration is wrong, the store
+It writes nothing but the mark that tells the next start about damage; it tries whether a database can be created, and
+undoes that. Exit code: the verdict's (10-23); 1 if the configuration is wrong, the store
 cannot work as it is set up, a required sandbox is not available, or the disk is full; else 0, also if the store
 cannot be reached now.
 """

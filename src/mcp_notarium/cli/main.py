@@ -234,10 +234,11 @@ def _dispatch(arguments: list[str]) -> int:
     if options.json:
         _parser().error("--json here requires --print-config-vars")
     if options.command is None:  # at a terminal: without one the server runs
-        from mcp_notarium.cli import status  # noqa: PLC0415 - as for every command
+        from mcp_notarium.cli import accounts  # noqa: PLC0415 - as for every command
 
         _parser().print_help()
-        return status.show_accounts()
+        sys.stdout.write("\n")
+        return accounts.show_list()
     if options.command in _WORDS:
         return _dispatch(_WORDS[options.command](options.rest))
     command = COMMANDS.get(options.command)

@@ -20,7 +20,6 @@ from mcp_notarium.cli import command_context
 from mcp_notarium.cli.terminal import ask_secret, talk, typed_path
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import user_key
-from mcp_notarium.crypto.key_slots import KeyChangeStep
 from mcp_notarium.errors import ConfigError, InvalidRequest
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.os_errors import display_path
@@ -30,6 +29,8 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.system import SYSTEM
 
 _MOST = 64 * 1024
+_LAST, _COMMITS = "verify", "switch"
+"""Steps of ``private_files.replace_private``: the last one before the change counts, and the one that makes it count."""
 
 
 @dataclass
@@ -43,7 +44,7 @@ class NewKey:
 
     def at(self, step: str) -> None:
         """Print a generated key at the last step before the change takes effect. Raises ``ConfigError``."""
-        if self.generated and step == KeyChangeStep.VERIFY:
+        if self.generated and step == _LAST:
             self._show()
         self._done.add(step)
 
@@ -55,9 +56,9 @@ class NewKey:
         try:
             yield
         except BaseException:
-            if KeyChangeStep.SWITCH in self._done:
+            if _COMMITS in self._done:
                 talk(f"note: {done} anyway.")
-            elif self.generated and KeyChangeStep.VERIFY in self._done:
+            elif self.generated and _LAST in self._done:
                 talk("note: the printed key is not valid; nothing was changed.")
             raise
 
@@ -131,14 +132,20 @@ def read(args: argparse.Namespace, *, account: str) -> NewKey:
         return NewKey(_read_file(args.new_key_file, "--new-key-file"))
     if args.new_key_stdin:
         return NewKey(_read_stdin())
-    new = ask_secret("New key: ")
-    # Before it is typed a second time.
-    require_strong(new, account=account, allow_weak=args.allow_weak)
-    if ask_secret("New key, once more: ") != new:
+    new = ask_new("New key: ", account=account, allow_weak=args.allow_weak)
+    if new is None:
         raise InvalidRequest(
             "the two entries differ; nothing was changed", resolution_hint="Start again."
         )
     return NewKey(new)
+
+
+def ask_new(prompt: str, *, account: str, allow_weak: bool) -> Secret | None:
+    """Ask for a new key twice; return None if the entries differ. Raises as ``ask_secret`` and ``require_strong``."""
+    new = ask_secret(prompt)
+    # Before it is typed a second time.
+    require_strong(new, account=account, allow_weak=allow_weak)
+    return new if ask_secret("The same once more: ") == new else None
 
 
 def read_secret(path: str, option: str) -> Secret:

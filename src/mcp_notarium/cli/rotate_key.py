@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from mcp_notarium.account import rewrite, user_key_rotation
+from mcp_notarium.account import reencryption, user_key_rotation
 from mcp_notarium.account.generation import kdf_policy
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.account.user_key_rotation import ProvenKey
@@ -204,13 +204,13 @@ def _reencrypt(
     config: Config, account: Account | None, options: ChangeOptions, args: argparse.Namespace
 ) -> int:
     replacing = new_key_input.is_given(args)
-    current, dropped = rewrite.find_dropped_slots(config, replacing=replacing, options=options)
+    current, dropped = reencryption.find_dropped_slots(config, replacing=replacing, options=options)
     if dropped and not args.drop_other_keys:
         _confirm_dropped(dropped)
     new = _new_passphrase(config, current, args) if replacing else None
     doing = new or NewKey(current.key.passphrase)
     with doing.in_change("the cache is re-encrypted"), console.progress("Encrypting") as report:
-        done = rewrite.reencrypt(
+        done = reencryption.reencrypt(
             config,
             new=new.secret if new else None,
             parameters=kdf_policy(config, args.kdf),
@@ -250,7 +250,7 @@ def _reencrypt(
 
 def _confirm_dropped(dropped: tuple[Slot, ...]) -> None:
     if not can_ask():
-        raise rewrite.dropped_slots_error(dropped)
+        raise reencryption.dropped_slots_error(dropped)
     talk("These cannot be kept under a new data key, because their keys are not available:")
     for slot in dropped:
         talk(f"  {describe_slot(slot)}")

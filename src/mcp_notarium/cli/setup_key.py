@@ -16,15 +16,16 @@ from typing import cast
 
 from mcp_notarium import config
 from mcp_notarium.account import inspection
-from mcp_notarium.account.key_changes import require_strong
 from mcp_notarium.account.startup_outcomes import Locked
 from mcp_notarium.cli import command_context, console, signals
+from mcp_notarium.cli.new_key_input import ask_new
 from mcp_notarium.cli.terminal import ask_secret, require_terminal
 from mcp_notarium.config import Config, accounts
 from mcp_notarium.config.accounts import KEY_FILE, Account, KeyPlace
 from mcp_notarium.config.common_variables import STORE
 from mcp_notarium.crypto import user_key
-from mcp_notarium.errors import InvalidRequest, LockedError, NotariumError, Verdict
+from mcp_notarium.crypto.errors import MalformedKey, WeakPassphrase
+from mcp_notarium.errors import InvalidRequest, LockedError, Verdict
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.os_errors import display_path
@@ -264,13 +265,16 @@ def _ask_passphrase(found: Config, *, allow_weak: bool) -> Secret:
     if AccountFolder(found.account_dir).key_file.exists():
         return _ask_known(found)
     for _ in range(_TRIES):
-        typed = ask_secret("New passphrase (15 characters or more): ")
         try:
-            require_strong(typed, account=found.account.name, allow_weak=allow_weak)
-        except NotariumError as error:
+            typed = ask_new(
+                "New passphrase (15 characters or more): ",
+                account=found.account.name,
+                allow_weak=allow_weak,
+            )
+        except (WeakPassphrase, MalformedKey) as error:
             console.warn(error.message)
             continue
-        if ask_secret("The same once more: ") == typed:
+        if typed is not None:
             return typed
         console.warn("The two differ.")
     raise InvalidRequest(

@@ -1,7 +1,6 @@
 """Show the state of the account (``status``), or one line for each account.
 
-It changes no file but the mark of damage that it finds, tries a pending migration and undoes it, and moves nothing to
-the quarantine, whatever DB_ON_UNREADABLE says. Exit code: 0, the verdict's (10-23), or 1 if the disk is full.
+It changes no file but the mark of damage that it finds, and moves nothing to the quarantine, whatever DB_ON_UNREADABLE says. Exit code: 0, the verdict's (10-23), or 1 if the disk is full.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -22,12 +20,12 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from mcp_notarium import __version__
-from mcp_notarium.account import inspection, key_changes, opener, rewrite, startup_hints
+from mcp_notarium.account import inspection, key_changes, opener, startup_hints
 from mcp_notarium.account.copies import describe_kept, read_file_cost
 from mcp_notarium.account.inspection import mark_damage
-from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migrate, Open, Rebuild
+from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Open, Rebuild
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import command_context, console, draft_files, setup_key, terminal
+from mcp_notarium.cli import command_context, console, draft_files, terminal
 from mcp_notarium.cli.terminal import name_account, print_data
 from mcp_notarium.config import Config, Loaded, account_dir_here, accounts
 from mcp_notarium.domain.note import WriteState
@@ -48,7 +46,6 @@ from mcp_notarium.keys import secret_places
 from mcp_notarium.report.words import KEYS, counted
 from mcp_notarium.storage import integrity
 from mcp_notarium.storage.database_opener import Database, has_log
-from mcp_notarium.stores import registry
 
 IN_ORDER = "in order"
 WITHOUT_SEARCH = (
@@ -129,9 +126,6 @@ def _decision_facts(
                     Verdict.UNSAFE_PATH, obstacle.reason, resolution_hint=obstacle.command
                 )
             return _ok_facts("not made yet")
-        case Migrate(version, program):
-            rewrite.rehearse(config)
-            return _ok_facts(f"schema {version}; the next start migrates it to {program}")
         case Rebuild():
             return _decision_facts(config, inspection.verdict(config), deep=deep, whole=whole)
         case Open():
@@ -336,27 +330,3 @@ def _format_time(epoch: float | None) -> str | None:
 
 
 COMMANDS = {"status": (add_arguments, run)}
-
-
-def show_accounts() -> int:
-    """Print one line for each account, and what to do next. Opens nothing."""
-    known = accounts.read_accounts(accounts.config_dir(os.environ))
-    sys.stdout.write("\n")
-    if not known:
-        console.say("No account is remembered yet. Begin with `mcp-notarium setup`.", style="bold")
-        return 0
-    rows = []
-    for one in known.values():
-        try:
-            folder = setup_key.account_folder(one)
-            there = "ready" if folder.generations() else "not loaded yet"
-            servers = len(find_holders(folder.server_lock))
-        except NotariumError as error:
-            there, servers = error.message, 0
-        title = registry.kind(one.store).title
-        rows.append((one.name, title, f"{there}, servers: {servers or 'none'}"))
-    console.show([console.table(("Account", "Store", "State"), rows)])
-    terminal.account = "NAME" if len(known) > 1 else ""
-    console.say()
-    console.say("`mcp-notarium status` tells more; `mcp-notarium search WORDS` finds notes.")
-    return 0

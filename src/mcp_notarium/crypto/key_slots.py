@@ -14,7 +14,6 @@ import hmac
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from mcp_notarium.crypto import kdf, user_key
 from mcp_notarium.crypto.data_key import NONCE_SIZE, DataKey, unwrap_key, wrap_key
@@ -208,33 +207,6 @@ def _with_mac(keyfile: KeyFile, data_key: DataKey) -> KeyFile:
     return replace(keyfile, mac=_mac(keyfile, data_key))
 
 
-class KeyChangeStep(StrEnum):
-    """Name the steps of a key change, in order; tests crash after each."""
-
-    LOCK = "lock"
-    """Take the key lock; a second change is refused."""
-    UNWRAP = "unwrap"
-    """Read the key file and unwrap the data key with the old key."""
-    BUILD = "build"
-    """Wrap it with the new key, sequence + 1."""
-    WRITE = "write"
-    """Unwrap the new key file with every key that must open it, then write it under a temporary name."""
-    SYNC = "sync"
-    VERIFY = "verify"
-    """Read it back and compare it."""
-    SWITCH = "switch"
-    """Rename it over the key file: the commit point. From here on the new key opens."""
-    SYNC_FOLDER = "sync_folder"
-    WRITE_COPY = "write_copy"
-    SYNC_COPY = "sync_copy"
-    VERIFY_COPY = "verify_copy"
-    SWITCH_COPY = "switch_copy"
-    """Rename it over the copy; the old key is gone."""
-    SYNC_FOLDER_COPY = "sync_folder_copy"
-    PROVE = "prove"
-    """Open the database with what was just written."""
-
-
 def find_slot(keyfile: KeyFile, slot_id: int) -> Slot:
     """Return the slot with this id. Raises ``SlotsRefused`` if there is none."""
     for slot in keyfile.slots:
@@ -245,7 +217,7 @@ def find_slot(keyfile: KeyFile, slot_id: int) -> Slot:
 
 
 def describe_slot(slot: Slot) -> str:
-    """Describe a slot for a person: number, label, type, and its state if it is not active.
+    """Describe a slot for a person: number, label and type.
 
     The label stands before the type: quoted text after the word passphrase is redacted outside of
     terminals, as a passphrase would be.

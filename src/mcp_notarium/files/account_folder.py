@@ -71,7 +71,7 @@ class AccountFolder:
         self.audit_anchor = path / "audit_anchor.json"
         """The audit chain's anchor, see ``account/audit_anchor``."""
         self.keys_lock = path / "keys.lock"
-        """Held by a process that changes key files or creates, migrates or moves a cache."""
+        """Held by a process that changes key files or creates or moves a cache."""
         self.server_lock = path / "server.lock"
         """Held shared by every process with the open database."""
         self.policy_lock = path / "policy.lock"

@@ -1,6 +1,6 @@
 """Hold the locks of an account folder, find the processes that hold them, and name this one.
 
-``key_lock``: one process at a time changes key files or creates, migrates or moves a cache.
+``key_lock``: one process at a time changes key files or creates or moves a cache.
 ``ServerLock``: every process that has the database open holds it shared, so that none moves the file.
 ``Leader``: one process at a time syncs and checkpoints. The operating system drops them when a process dies.
 """

@@ -64,7 +64,7 @@ _LOADED = (
     "mcp_notarium.protocol.event_loop",
     "mcp_notarium.protocol.sdk_server",
     "mcp_notarium.account.repair",
-    "mcp_notarium.account.rewrite",
+    "mcp_notarium.account.reencryption",
     *("httpx", "httpcore", "argon2.low_level"),
 )
 

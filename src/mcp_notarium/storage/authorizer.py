@@ -1,7 +1,7 @@
 """Authorize SQL statements, tell what they are about, and fit their parameters and rows; run none.
 
 SQLite asks before each prepare: that is the last defence behind bound parameters: one injected ``ATTACH ... KEY ''`` would write every
-note out in clear. It decides from the action alone; its only state is "a migration is running".
+note out in clear. It decides from the action alone; its only state is "tables are being created".
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Authorizer:
 
     @contextmanager
     def schema_change(self) -> Iterator[None]:
-        """Let migrations create tables and set ``user_version`` inside the ``with`` block."""
+        """Let a new database create tables and set ``user_version`` inside the ``with`` block."""
         self._schema_open = True
         try:
             yield

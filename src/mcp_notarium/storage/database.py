@@ -289,7 +289,7 @@ class Database:
 
     @contextmanager
     def schema_change(self) -> Iterator[None]:
-        """Let migrations create tables inside the ``with`` block."""
+        """Let a new database create tables inside the ``with`` block."""
         with self._authorizer.schema_change():
             yield
 

@@ -21,7 +21,7 @@ from mcp_notarium.errors import ONE_MORE_TRY, CacheDamaged, LockedError, Notariu
 from mcp_notarium.files.os_errors import close_holder
 from mcp_notarium.files.private_files import flush_file, sync_folder
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import driver, migrations
+from mcp_notarium.storage import driver, schema_version
 from mcp_notarium.storage.authorizer import Authorizer
 from mcp_notarium.storage.database import BUSY_SECONDS, MEMORY, Database
 from mcp_notarium.storage.integrity import PAGE_SIZE
@@ -79,7 +79,7 @@ def create(
     database = None
     try:
         database = _open(path, key, memory_security=memory_security)
-        migrations.create_tables(database, meta=meta)
+        schema_version.create_tables(database, meta=meta)
         # The page check at the next start reads the main file only.
         database.checkpoint()
         sync_folder(path.parent)
@@ -95,7 +95,7 @@ def create(
 def create_in_memory(*, meta: Mapping[str, str]) -> Database:
     """Create a database in memory, which :meth:`Database.open_another` cannot open again."""
     database = _open(MEMORY, None, memory_security=False)
-    migrations.create_tables(database, meta=meta)
+    schema_version.create_tables(database, meta=meta)
     return database
 
 

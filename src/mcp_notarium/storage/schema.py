@@ -68,18 +68,13 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
         "sync_metadata": Table(Kind.STATE, ("key",)),
         "approvals": Table(Kind.STATE, ("id",)),
         "audit": Table(Kind.STATE),
-        "schema_migrations": Table(Kind.STATE),
         "checkpoints": Table(Kind.STATE),
     }
     | {name: Table(Kind.STATE, key) for lent in _LENT for name, key in lent.keys.items()}
 )
-"""Every table and what it holds; triggers, the full-text index, the audit chain and migrations fill some."""
+"""Every table and what it holds; triggers, the full-text index and the audit chain fill some."""
 INDEX_ROWS: Final = "sync."
 """Rows of ``sync_metadata`` whose key begins so speak of the index, and are of no use without it."""
-
-NAME = (
-    "notes, search index, bases, hidden notes, journal, versions, approvals, audit chain, metadata"
-)
 
 RANKING: Final = (
     "INSERT INTO notes_fts(notes_fts, rank) VALUES ('rank', 'bm25(1.0, 5.0, 3.0, 1.0)')"
@@ -87,14 +82,11 @@ RANKING: Final = (
 """A word in the heading counts more than one in the text, where it may stand as well."""
 
 STATEMENTS = (
-    """
-    CREATE TABLE schema_migrations (
-      version    INTEGER PRIMARY KEY,
-      name       TEXT NOT NULL,
-      applied_at INTEGER NOT NULL
-    ) STRICT
-    """,
+    # These two get the first pages, which each start reads: what they hold can be fetched from nowhere.
     "CREATE TABLE sync_metadata (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
+    # One row on a page of its own: the main file is read without its log, where it may be of several times.
+    "CREATE TABLE checkpoints (one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL) STRICT",
+    "INSERT INTO checkpoints VALUES (1, 0)",
     """
     CREATE TABLE notes (
       pk             INTEGER PRIMARY KEY,
@@ -406,9 +398,6 @@ STATEMENTS = (
     END
     """,
     *(statement for lent in _LENT for statement in lent.statements),
-    # One row on a page of its own: the main file is read without its log, where it may be of several times.
-    "CREATE TABLE checkpoints (one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL) STRICT",
-    "INSERT INTO checkpoints VALUES (1, 0)",
 )
 RENUMBERING: Final = tuple(lent.renumber for lent in _LENT)
 """Statements that raise the numbers of stores to at least ``:least``, and above those of their rows."""

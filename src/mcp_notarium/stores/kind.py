@@ -117,7 +117,7 @@ class LentTables:
     keys: Mapping[str, tuple[str, ...]]
     """Name each table with its first columns, by which rows are copied in order."""
     statements: tuple[str, ...]
-    """Create them in every database of the program. A later change of them is a step of its migrations."""
+    """Create them in every database of the program."""
     renumber: str
     """Raise the numbers that the store gives to at least ``:least``, and above all that stand in its rows."""
     last_change: str

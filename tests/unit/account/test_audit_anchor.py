@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.account import audit_anchor, key_changes, repair, rewrite, user_key_rotation
+from mcp_notarium.account import audit_anchor, key_changes, reencryption, repair, user_key_rotation
 from mcp_notarium.account import key_changes as recording
 from mcp_notarium.account.audit_anchor import AnchorUnusable, audit_keys
 from mcp_notarium.account.key_changes import ChangeOptions
@@ -211,7 +211,7 @@ def test_anchor_continues_after_pruning(config):
 def test_head_noted_before_is_known_after_a_new_data_key_was_made(tmp_path):
     config = account(tmp_path)
     head = worked(config)
-    rewrite.reencrypt(config, new=Secret(OTHER), parameters=CHEAPEST)
+    reencryption.reencrypt(config, new=Secret(OTHER), parameters=CHEAPEST)
     config = replace(config, db_key=Secret(OTHER))
     found = verdict(config, expected=head)
     assert found.whole
@@ -228,7 +228,7 @@ def test_new_data_key_has_an_anchor_at_once_that_misses_what_is_cut(tmp_path):
     folder = folder_of(config)
     left = folder.path / ".audit_anchor.json.0123456789ab.tmp"  # by a server that was killed
     left.touch(mode=0o600)
-    rewrite.reencrypt(config, parameters=CHEAPEST)
+    reencryption.reencrypt(config, parameters=CHEAPEST)
     (generation,) = folder.generations()
     said = json.loads(folder.audit_anchor.read_bytes())
     found = verdict(config)
@@ -253,7 +253,7 @@ def test_new_data_key_counts_without_its_anchor_until_one_is_written(tmp_path, s
 
     options = ChangeOptions(at=crash)
     with pytest.raises(KeyboardInterrupt):
-        rewrite.reencrypt(config, parameters=CHEAPEST, options=options)
+        reencryption.reencrypt(config, parameters=CHEAPEST, options=options)
     assert verdict(config).whole
     worked(config)
     found = verdict(config)
@@ -269,7 +269,7 @@ def test_anchor_that_the_disk_does_not_take_undoes_no_new_data_key(tmp_path, mon
 
     with monkeypatch.context() as patch:
         patch.setattr(audit_anchor, "replace_private", full)
-        rewrite.reencrypt(config, parameters=CHEAPEST)
+        reencryption.reencrypt(config, parameters=CHEAPEST)
     found = verdict(config)
     assert found.whole
     assert "no anchor yet" in found.notes[0]
@@ -279,7 +279,7 @@ def test_new_data_key_does_not_make_a_cut_chain_good(tmp_path):
     config = account(tmp_path)
     worked(config)
     cut(config, 1)
-    rewrite.reencrypt(config, parameters=CHEAPEST)
+    reencryption.reencrypt(config, parameters=CHEAPEST)
     (fault,) = verdict(config).faults
     assert fault.kind is FaultKind.CARRIED
     assert "tail_cut" in fault.words
@@ -289,7 +289,7 @@ def test_new_data_key_does_not_make_up_for_a_missing_anchor(tmp_path):
     config = account(tmp_path)
     worked(config)
     folder_of(config).audit_anchor.unlink()
-    rewrite.reencrypt(config, parameters=CHEAPEST)
+    reencryption.reencrypt(config, parameters=CHEAPEST)
     (fault,) = verdict(config).faults
     assert (fault.kind, "missing" in fault.words) == (FaultKind.CARRIED, True)
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mcp_notarium.account import copies, key_changes, purge, repair, rewrite
+from mcp_notarium.account import copies, key_changes, purge, reencryption, repair
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.errors import (
     CacheDamaged,
@@ -250,7 +250,7 @@ def test_every_key_opens_a_copy_of_before_it_was_added(config):
 def test_re_encryption_leaves_one_copy_that_the_new_data_key_opens(config):
     change(config, n1="one")
     change(config, n1="two")
-    rewrite.reencrypt(config, options=GIVEN)
+    reencryption.reencrypt(config, options=GIVEN)
     assert len(names(config)) == 1
     assert change(config) is None
     database_of(config).unlink()
@@ -261,7 +261,7 @@ def test_re_encryption_leaves_one_copy_that_the_new_data_key_opens(config):
 def test_a_copy_under_another_data_key_is_no_reason_to_make_none(config):
     made = change(config, n1="one")
     content = made.read_bytes()
-    rewrite.reencrypt(config, options=GIVEN)
+    reencryption.reencrypt(config, options=GIVEN)
     for path in folder_of(config).copies.iterdir():
         path.unlink()
     made.touch(mode=0o600)
@@ -343,13 +343,13 @@ def test_a_kept_copy_is_not_lost_by_a_re_encryption(config):
     change(config)
     cut_and_repair(config)
     (kept,) = [name for name in names(config) if "kept" in name]
-    for act in (rewrite.reencrypt, partial(rewrite.find_dropped_slots, replacing=False)):
+    for act in (reencryption.reencrypt, partial(reencryption.find_dropped_slots, replacing=False)):
         with pytest.raises(InvalidRequest) as refusal:
             act(config, options=GIVEN)
         assert f"restore {kept}" in refusal.value.resolution_hint
     assert kept in names(config)
     (folder_of(config).copies / kept).unlink()
-    rewrite.reencrypt(config, options=GIVEN)
+    reencryption.reencrypt(config, options=GIVEN)
 
 
 def test_the_newest_copy_is_kept_where_none_can_be_read(config):

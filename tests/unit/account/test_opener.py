@@ -13,7 +13,7 @@ from mcp_notarium.errors import CacheFull, LockedError, Verdict
 from mcp_notarium.files import locks
 from mcp_notarium.keys import key_file_store
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import driver
+from mcp_notarium.storage import driver, schema_version
 from support import account_child, keychains
 from support.account import (
     OTHER,
@@ -89,7 +89,7 @@ def test_files_on_the_disk_have_the_documented_names_and_are_private(tmp_path):
     with closing(open_cheaply(config)) as opened:
         put(opened, "mark", "x")
         names = {path.name: path for path in config.account_dir.iterdir()}
-        base = f"notarium_cache.{opened.generation}.sqlite.encrypted"
+        base = f"notarium_cache.{opened.anchor.generation}.sqlite.encrypted"
         assert set(names) == {
             *(base, f"{base}-wal", f"{base}-shm", "notarium_keys.json", "notarium_keys.json.bak"),
             *("keys.lock", "server.lock"),
@@ -107,7 +107,7 @@ def test_the_database_knows_whose_it_is_and_which_key_file_names_it(tmp_path):
     written = key_file_codec.parse(folder_of(config).key_file.read_bytes())
     assert rows["owner_identity_hash"] == config.owner_hash
     assert rows["vault_id"] == written.vault_id
-    assert rows["generation"] == written.generation == opened.generation
+    assert rows["generation"] == written.generation == opened.anchor.generation
     assert rows["key_sequence"] == "1"
     assert rows["created_at"] == str(written.created) == "1763683200"
 
@@ -399,13 +399,33 @@ def test_a_log_left_by_a_killed_server_is_taken_up(tmp_path):
         assert mark_of(opened) == "written"
 
 
-def test_a_database_of_a_later_release_is_refused(tmp_path):
-    config = account(tmp_path)
+@pytest.mark.parametrize("encrypted", [True, False])
+def test_a_database_of_a_later_release_is_refused_whatever_its_tables_are(tmp_path, encrypted):
+    config = account(tmp_path, db_encryption=encrypted, on_unreadable="rebuild")
     with closing(open_cheaply(config)) as opened:
         database = opened.database
         with database.schema_change(), database.transaction(durable=True):
             database.run("PRAGMA user_version = 99")
+            database.run("DROP TABLE sync_metadata")
     assert refused(config).verdict is Verdict.SCHEMA_NEWER
+
+
+@pytest.mark.parametrize("encrypted", [True, False])
+def test_a_database_of_an_earlier_release_is_refused(tmp_path, monkeypatch, encrypted):
+    config = made(tmp_path, db_encryption=encrypted, on_unreadable="rebuild")
+    monkeypatch.setattr(schema_version, "SCHEMA_VERSION", schema_version.SCHEMA_VERSION + 1)
+    error = refused(config)
+    assert error.verdict is Verdict.SCHEMA_OLDER
+    assert "release of MCP Notarium that you had before" in error.resolution_hint
+
+
+def test_a_database_with_our_tables_and_no_version_is_older_than_its_key_file(tmp_path):
+    config = account(tmp_path)
+    with closing(open_cheaply(config)) as opened:
+        database = opened.database
+        with database.schema_change(), database.transaction(durable=True):
+            database.run("PRAGMA user_version = 0")
+    assert refused(config).verdict is Verdict.ROLLBACK_SEEN
 
 
 def test_two_servers_share_one_cache(tmp_path):
@@ -413,7 +433,7 @@ def test_two_servers_share_one_cache(tmp_path):
     with closing(open_cheaply(config)) as one, closing(open_cheaply(config)) as other:
         put(one, "mark", "shared")
         assert mark_of(other) == "shared"
-        assert one.generation == other.generation
+        assert one.anchor.generation == other.anchor.generation
 
 
 def test_several_servers_started_at_once_make_one_cache(tmp_path):
@@ -441,7 +461,7 @@ def test_a_cache_made_by_another_server_in_the_middle_of_a_look_is_opened(tmp_pa
     (folder_of(account(tmp_path)).path).mkdir(mode=0o700, parents=True)
     monkeypatch.setattr(key_file_store, "load", load_and_be_overtaken)
     with closing(open_cheaply(account(tmp_path))) as opened, closing(others[1]) as other:
-        assert opened.generation == other.generation
+        assert opened.anchor.generation == other.anchor.generation
 
 
 def test_a_cache_made_by_another_server_before_the_first_look_is_opened(tmp_path, monkeypatch):
@@ -456,7 +476,7 @@ def test_a_cache_made_by_another_server_before_the_first_look_is_opened(tmp_path
 
     monkeypatch.setattr(opener, "_is_trusted", is_trusted_and_made_meanwhile)
     with closing(open_cheaply(account(tmp_path))) as opened, closing(others[1]) as other:
-        assert opened.generation == other.generation
+        assert opened.anchor.generation == other.anchor.generation
 
 
 @pytest.mark.attack(49)
@@ -498,7 +518,7 @@ def test_plain_mode_makes_and_opens_a_plain_cache_with_a_warning_each_time(tmp_p
         with closing(open_cheaply(config)) as opened:
             assert opened.created is created
             assert opened.data_key is None
-            assert opened.generation == ""
+            assert opened.anchor.generation == ""
             assert "NOT encrypted" in opened.notices[0]
     assert folder_of(config).plain_database.read_bytes().startswith(b"SQLite format 3")
     assert not folder_of(config).key_file.exists()
@@ -676,7 +696,7 @@ def test_a_prepared_key_file_that_names_the_live_database_moves_alone(tmp_path):
     folder.prepared_key_file.write_bytes(folder.key_file.read_bytes())
     with closing(open_cheaply(config)) as opened:
         assert not opened.created
-        assert folder.database(opened.generation).exists()
+        assert folder.database(opened.anchor.generation).exists()
     assert not folder.prepared_key_file.exists()
 
 

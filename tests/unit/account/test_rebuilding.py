@@ -70,7 +70,7 @@ def test_an_unreadable_cache_is_moved_byte_for_byte_and_recreated(tmp_path, reas
         assert "quarantine" in opened.notices[0]
         (quarantined,) = folder_of(config).quarantine.iterdir()
         assert fingerprint(quarantined) == before
-        assert folder_of(config).generations() == (opened.generation,)
+        assert folder_of(config).generations() == (opened.anchor.generation,)
     with closing(open_cheaply(config, **at(LATER))) as again:
         assert not again.created
 
@@ -198,7 +198,7 @@ def test_a_plain_cache_is_rebuilt_by_the_same_rule(tmp_path, content):
 def test_reset_moves_everything_to_the_quarantine_and_the_next_start_creates_a_cache(tmp_path):
     config = made(tmp_path)
     before = fingerprint(config.account_dir)
-    target = purge.reset_account(config, clock=lambda: NOW)
+    target = purge.reset_account(config)
     assert fingerprint(target) == before
     with closing(open_cheaply(config)) as opened:
         assert opened.created
@@ -284,7 +284,7 @@ def test_a_log_mends_a_page_for_the_whole_look_too(tmp_path):
         file = path.with_name(name)
         file.touch(mode=0o600)
         file.write_bytes(content)
-    overwrite(path, 3)
+    overwrite(path, 2)
     mark_damage(folder_of(config))
     with closing(open_cheaply(config, whole=True)) as again:
         assert again.database.row("SELECT value FROM sync_metadata WHERE key = 'k'") == ("v",)

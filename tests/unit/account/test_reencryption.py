@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.account import backup, key_changes, purge, rewrite, user_key_rotation
+from mcp_notarium.account import backup, key_changes, purge, reencryption, user_key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.cli import doctor_checks
 from mcp_notarium.crypto import (
@@ -66,7 +66,7 @@ def filled(folder):
 
 def reencrypted(config, **others):
     others = {"parameters": CHEAPEST} | others
-    return rewrite.reencrypt(config, **others)
+    return reencryption.reencrypt(config, **others)
 
 
 def texts(config, **options):
@@ -155,7 +155,9 @@ def test_the_wrong_key_changes_nothing(tmp_path):
 def test_keys_that_are_not_at_hand_are_named_before_they_are_dropped(tmp_path):
     config, paper = filled(tmp_path), user_key.generate_recovery_key()
     key_changes.add(config, paper)
-    named = rewrite.dropped_slots_error(rewrite.find_dropped_slots(config, replacing=False)[1])
+    named = reencryption.dropped_slots_error(
+        reencryption.find_dropped_slots(config, replacing=False)[1]
+    )
     assert "slot 2 (recovery)" in named.message
     done = reencrypted(config)
     assert [slot.id for slot in done.dropped] == [2]
@@ -249,10 +251,10 @@ def test_slots_that_would_not_follow_are_known_before_the_work_begins(tmp_path):
     config, paper = filled(tmp_path), user_key.generate_recovery_key()
     key_changes.add(config, paper)
     before = fingerprint(config.account_dir)
-    came, dropped = rewrite.find_dropped_slots(config, replacing=False)
+    came, dropped = reencryption.find_dropped_slots(config, replacing=False)
     assert (came.slot.id, [slot.id for slot in dropped]) == (1, [2])
     options = ChangeOptions(old=paper)
-    came, dropped = rewrite.find_dropped_slots(config, replacing=True, options=options)
+    came, dropped = reencryption.find_dropped_slots(config, replacing=True, options=options)
     assert (came.slot.id, [slot.id for slot in dropped]) == (2, [1])
     assert fingerprint(config.account_dir) == before
 
@@ -387,7 +389,7 @@ def test_the_cost_and_label_of_a_passphrase_that_is_dropped_are_not_lost(tmp_pat
         user_key_rotation.enable_keychain(config, system, options=by_old)
     came = {"recovery": ChangeOptions(old=paper), "passphrase": by_old}
     options = came.get(by, ChangeOptions(system=system))
-    done = rewrite.reencrypt(
+    done = reencryption.reencrypt(
         replace(config, db_key=None, db_key_origin="", keychain=True)
         if by == "keychain"
         else config,

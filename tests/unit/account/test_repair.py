@@ -135,7 +135,7 @@ def test_a_truncated_file_gives_what_can_be_read_and_says_if_that_is_not_all(cop
 
 def test_damage_in_the_full_text_alone_is_rebuilt_in_place(copy):
     with closing(open_cheaply(copy)) as opened:
-        generation = opened.generation
+        generation = opened.anchor.generation
         opened.database.run("UPDATE notes SET text = 'words that are not in it' WHERE pk = 1")
         assert integrity.check(opened.database) != ()
     mark_damage(folder_of(copy))
@@ -144,7 +144,7 @@ def test_damage_in_the_full_text_alone_is_rebuilt_in_place(copy):
     assert not is_damage_marked(folder_of(copy))
     assert not list(folder_of(copy).quarantine.iterdir())
     with closing(open_cheaply(copy)) as opened:
-        assert opened.generation == generation
+        assert opened.anchor.generation == generation
         assert integrity.check(opened.database) == ()
         assert len(NoteTable(opened.database).etags()) == NOTES
 

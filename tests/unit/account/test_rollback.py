@@ -312,7 +312,7 @@ def _count(file):
     done = 0
     while done < 200:
         try:
-            change_private(file, lambda raw: str(int(raw) + 1).encode().ljust(8), most=8)
+            change_private(file, lambda raw: str(int(raw) + 1).encode().ljust(8))
             done += 1
         except BlockingIOError:
             pass

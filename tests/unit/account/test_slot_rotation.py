@@ -73,7 +73,7 @@ def test_the_database_is_not_rewritten_and_keeps_its_content(tmp_path):
     config = account(tmp_path)
     with closing(open_cheaply(config)) as opened:
         opened.database.run("INSERT INTO sync_metadata(key, value) VALUES ('mark', 'kept')")
-        generation, data_key = opened.generation, opened.data_key
+        generation, data_key = opened.anchor.generation, opened.data_key
     change(config)
     with closing(open_cheaply(replace(config, db_key=NEW))) as again:
         assert (again.generation, again.data_key) == (generation, data_key)

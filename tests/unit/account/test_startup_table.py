@@ -13,7 +13,6 @@ from mcp_notarium.account.startup_outcomes import (
     Identity,
     KeySource,
     Locked,
-    Migrate,
     Observations,
     Open,
     Opening,
@@ -131,8 +130,8 @@ CASES = [
     ("the database is somebody else's", replace(PLAIN, found=Identity("you")), 15, "the store and the account"),
     ("the key file is older than the database has seen", replace(GOOD, found=replace(ME, sequence=4)), 19, "restore --key-file PATH"),
     ("the schema is older than the key file allows", replace(GOOD, schema=SchemaSeen(1, 3), schema_floor=2), 19, "backup"),
-    ("the schema is older", replace(GOOD, schema=SchemaSeen(1, 2)), Migrate, None),
-    ("the schema is older", replace(PLAIN, schema=SchemaSeen(1, 2)), Migrate, None),
+    ("the schema is older", replace(GOOD, schema=SchemaSeen(1, 2), found=None), 17, "Go back to the release"),
+    ("the schema is older", replace(PLAIN, schema=SchemaSeen(0, 1), found=None), 17, "Go back to the release"),
     ("everything is right", GOOD, Open, None),
     ("everything is right", replace(GOOD, found=replace(ME, sequence=2)), Open, None),
     ("everything is right", PLAIN, Open, None),
@@ -297,7 +296,7 @@ def test_a_wrong_key_is_called_by_where_it_came_from(source, called):
 
 
 def test_plain_mode_warns_at_each_start():
-    for seen in (PLAIN, replace(PLAIN, files=Files()), replace(PLAIN, schema=SchemaSeen(1, 2))):
+    for seen in (PLAIN, replace(PLAIN, files=Files())):
         assert "NOT encrypted" in decide(seen).notices[0]
 
 
@@ -443,7 +442,7 @@ def promise_of_the_table(seen):
         case Rebuild():
             assert seen.on_unreadable == "rebuild"
             assert not seen.rebuilt_recently
-        case Open() | Migrate():
+        case Open():
             assert seen.plain or (seen.unwrap is Unwrap.OPENED and seen.owner_matches)
             assert seen.opening in {Opening.OPENED, Opening.NOT_TRIED}
             if seen.opening is Opening.OPENED:
@@ -451,7 +450,7 @@ def promise_of_the_table(seen):
                 assert seen.found.vault_id == seen.expected.vault_id
                 assert seen.found.generation == seen.expected.generation
                 assert seen.found.sequence <= seen.expected.sequence
-                assert seen.schema.version <= seen.schema.program
+                assert seen.schema.version == seen.schema.program
         case Locked(verdict, message, hint):
             assert verdict in Verdict
             assert message

@@ -266,7 +266,7 @@ def test_a_creation_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
     def fails(*_, **__):
         raise CacheFull("no room")
 
-    monkeypatch.setattr(database_opener.migrations, "create_tables", fails)
+    monkeypatch.setattr(database_opener.schema_version, "create_tables", fails)
     with pytest.raises(CacheFull):
         database_opener.create(tmp_path / "c.db", KEY, meta={})
     assert list(tmp_path.iterdir()) == []

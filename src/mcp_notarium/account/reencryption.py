@@ -1,25 +1,20 @@
-"""Rewrite a whole database: re-encrypt it under a new data key, or migrate it to the program's schema.
+"""Re-encrypt a whole database under a new data key.
 
 Nobody else may have the cache open. Re-encrypting makes a new generation, row by row, and a new key file that opens it.
 The old one is active until the prepared key file is renamed, the new one from then on. Afterwards old copies of the
 key file, with whatever key, open nothing that is in use; they may still open what is in the quarantine.
-
-A migration changes the database in place, after copying it to the quarantine and checking the copy, which stays.
 """
 
 from __future__ import annotations
 
-import hashlib
-import time
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp_notarium.account import generation, startup_table
+from mcp_notarium.account import generation
 from mcp_notarium.account.audit_anchor import Anchor, audit_keys
 from mcp_notarium.account.copies import list_copies, make_copy, remove_others
 from mcp_notarium.account.generation import GenerationWriter, Step, SwitchResult, kdf_policy
-from mcp_notarium.account.inspection import Inspector
 from mcp_notarium.account.key_changes import (
     DEFAULTS,
     ChangeOptions,
@@ -27,8 +22,6 @@ from mcp_notarium.account.key_changes import (
     missing_cache_error,
     require_openable,
 )
-from mcp_notarium.account.startup_hints import RESET_IF_FETCHED
-from mcp_notarium.account.startup_outcomes import Migrate
 from mcp_notarium.account.user_key_rotation import ProvenKey, prove_key, require_new
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_slots
@@ -38,22 +31,18 @@ from mcp_notarium.crypto.kdf import KdfPolicy, Parameters
 from mcp_notarium.crypto.key_file_codec import KeyFile, Slot, SlotType
 from mcp_notarium.crypto.key_slots import PERSONAL_SLOTS, describe_slot
 from mcp_notarium.errors import (
-    CacheBusy,
     CacheError,
-    CacheFull,
     InvalidRequest,
     LockedError,
-    Verdict,
 )
 from mcp_notarium.files import quarantine
-from mcp_notarium.files.account_folder import AccountFolder, check_folder, folder_errors
+from mcp_notarium.files.account_folder import AccountFolder, check_folder
 from mcp_notarium.files.locks import ServerLock
-from mcp_notarium.files.private_files import copy_private, disk_errors, open_regular, sync_folder
+from mcp_notarium.files.private_files import disk_errors, sync_folder
 from mcp_notarium.keys import key_file_store, keychain
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import database_opener, integrity, migrations
+from mcp_notarium.storage import database_opener
 from mcp_notarium.storage.audit_log import AuditTable
-from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.database_opener import companions
 from mcp_notarium.storage.table_copy import OnProgress
 from mcp_notarium.system import SYSTEM
@@ -332,93 +321,3 @@ def _require_worth_it(current: ProvenKey, *, replacing: bool) -> None:
             f"the {which} key would be the only one that opens the new cache",
             resolution_hint=f"{_GIVE} --ask-old lets you come in by another key.",
         )
-
-
-def migrate(
-    folder: AccountFolder,
-    path: Path,
-    data_key: DataKey | None,
-    keyfile: KeyFile | None,
-    *,
-    now: float,
-) -> Path:
-    """Migrate a database after checking a copy; return the copy. Raises ``LockedError`` (MIGRATION_FAILED).
-
-    The database was closed by its last user, which has moved the log into it.
-    """
-    if database_opener.has_log(path):
-        raise _migration_error("a write-ahead log is left beside it")
-    key = None
-    if data_key is not None and keyfile is not None:
-        key = data_key.database_key(keyfile.database_salt)
-    try:
-        copy = _copy_database(path, quarantine.create_folder(folder, now) / path.name)
-        _check(path, copy, data_key, keyfile)
-        with closing(database_opener.connect(path, key)) as opened:
-            migrations.migrate(opened)
-    except CacheError as error:
-        raise _migration_error(error.message) from error
-    return copy
-
-
-def rehearse(settings: Config) -> None:
-    """Take every step of the migration and undo it, so that a failure is known before a start.
-
-    The database is as before. Does nothing where it is in use or needs no migration. Raises
-    ``LockedError`` (MIGRATION_FAILED) if it does not go through, ``CacheFull`` if there is no space for
-    it, and ``LockedError`` (BUSY) while another process holds the folder alone.
-    """
-    folder = check_folder(settings.account_dir)
-    with folder_errors(folder):
-        server_lock = ServerLock(folder)
-        try:
-            server_lock.share()
-            with closing(Inspector(settings).inspect(now=time.time())) as inspection:
-                if inspection.database is not None and isinstance(
-                    startup_table.decide(inspection.seen), Migrate
-                ):
-                    _rehearse(inspection.database)
-        finally:
-            server_lock.release()
-
-
-def _rehearse(database: Database) -> None:
-    try:
-        migrations.rehearse(database)
-    except CacheBusy:
-        return
-    except CacheFull:
-        raise
-    except CacheError as error:
-        raise _migration_error(error.message) from error
-
-
-def _copy_database(path: Path, copy: Path) -> Path:
-    copy_private(path, copy)
-    sync_folder(copy.parent)
-    return copy
-
-
-def _check(path: Path, copy: Path, data_key: DataKey | None, keyfile: KeyFile | None) -> None:
-    if _digest(path) != _digest(copy):
-        raise _migration_error("the copy differs from the original")
-    if data_key is None or keyfile is None:
-        return
-    found = integrity.sample(copy, data_key.page_mac_key(), keyfile.database_salt, every=True)
-    if found.bad:
-        raise _migration_error("the database has damaged pages")
-
-
-def _digest(path: Path) -> bytes:
-    with open_regular(path) as file:
-        return hashlib.file_digest(file, "sha256").digest()
-
-
-def _migration_error(reason: str) -> LockedError:
-    """Return the error for a cache that cannot be migrated."""
-    return LockedError(
-        Verdict.MIGRATION_FAILED,
-        f"the database could not be brought to this release's schema: {reason}",
-        resolution_hint="Nothing was lost. Go back to the release you had before."
-        + RESET_IF_FETCHED,
-    )
