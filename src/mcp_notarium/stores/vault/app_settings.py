@@ -11,7 +11,6 @@ symbols, numbers and characters stay as they are written. Of a tagged value the 
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import unicodedata
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from mcp_notarium import logs
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.date_formats import LONGEST, format_java, format_moment
 from mcp_notarium.domain.properties import FORMS
@@ -57,7 +57,7 @@ _CLOSING = {"{": "}", "(": ")", "[": "]"}
 _FILE = "types.json"
 _MOST = 5_000
 """Properties whose types are read."""
-_LOG = logging.getLogger(__name__)
+_LOG = logs.get("vault")
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +370,8 @@ class PropertyTypes:
         if not self._told and _is_there(root):
             self._told = True
             _LOG.warning(
-                "the types of properties in .obsidian/types.json cannot be read, and are not used"
+                "vault.types_unreadable",
+                message="The types of properties in .obsidian/types.json cannot be read, and are not used.",
             )
         return {}
 
