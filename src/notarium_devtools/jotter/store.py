@@ -37,6 +37,7 @@ from mcp_notarium.stores.extensions import NoteIndex, Replaced
 from mcp_notarium.stores.http import HttpSession, Reply, Request
 from mcp_notarium.stores.http_rules import RetryPolicy
 from mcp_notarium.stores.json_answers import parse_json, to_json
+from mcp_notarium.stores.kind import traits_of
 from notarium_devtools.jotter import codec
 from notarium_devtools.jotter.kind import KIND
 from notarium_devtools.jotter.notebooks import Notebooks
@@ -53,15 +54,11 @@ class Jotter:
     traits = Traits(
         Changes.FEED,
         WriteGuard.LAST_WRITER,
-        KIND.ids,
         Retry.ASK,
+        **traits_of(KIND),
         compares=True,
         long_poll=True,
-        trash=KIND.trash,
         tags=False,
-        titles=KIND.titles,
-        fields=KIND.fields,
-        tree=KIND.tree,
         is_markdown=True,
         keeps_dates=True,
         beside=codec.describe,
