@@ -209,6 +209,11 @@ class Traits(KindTraits):
     max_note_bytes: int | None = None
 
     @property
+    def replaces(self) -> bool:
+        """Tell whether a body may replace what no ``Content`` says: see ``ReplacingStore``."""
+        return self.revives or self.tree is not None
+
+    @property
     def settable(self) -> list[str]:
         """Return the names of the properties that a write can set in every note, whatever its text."""
         return sorted({*self.properties, *(name for name, given in self.fields.items() if given)})

@@ -188,7 +188,7 @@ class Jotter:
         return Notebooks(self, index)
 
     async def find_replaced(self, note_id: str, body: bytes) -> Replaced | None:
-        """Return the notebook that a body takes the note from; see ``MovingStore``."""
+        """Return the notebook that a body takes the note from; see ``ReplacingStore``."""
         if (move := codec.read_move(body)) is None:
             return None
         held = codec.notebook_of(await self.get(note_id))
@@ -201,11 +201,11 @@ class Jotter:
         )
 
     def name_parts(self, native: bytes) -> tuple[str, ...]:
-        """See ``MovingStore.name_parts``."""
+        """See ``ReplacingStore.name_parts``."""
         return ("notebook",) if codec.read_move(native) else ()
 
     def shown_form(self, native: bytes) -> dict[str, str]:
-        """See ``MovingStore.shown_form``."""
+        """See ``ReplacingStore.shown_form``."""
         move = codec.read_move(native)
         return {"notebook": move["new"]} if move else {}
 

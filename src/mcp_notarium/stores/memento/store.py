@@ -200,7 +200,7 @@ class MementoStore:
 
     @in_thread
     def find_replaced(self, note_id: str, body: bytes) -> Replaced:
-        """See ``RevivingStore.find_replaced``."""
+        """See ``ReplacingStore.find_replaced``."""
         with self._file.reading() as opened:
             found = NoteTable(*opened, self._user_id).find_replaced(note_id, body)
         if found is None:

@@ -273,15 +273,15 @@ class TriliumStore:
     # Moves
 
     async def find_replaced(self, note_id: str, body: bytes) -> Replaced | None:
-        """See ``MovingStore.find_replaced``."""
+        """See ``ReplacingStore.find_replaced``."""
         return await self._moves.find_replaced(note_id, body)
 
     def name_parts(self, native: bytes) -> tuple[str, ...]:
-        """See ``MovingStore.name_parts``."""
+        """See ``ReplacingStore.name_parts``."""
         return (NAME,) if self.move_of(native) else ()
 
     def shown_form(self, native: bytes) -> dict[str, str]:
-        """See ``MovingStore.shown_form``."""
+        """See ``ReplacingStore.shown_form``."""
         move = json.loads(native).get("move") if native else None
         return {"parent": move["new"]} if move else {}
 
