@@ -98,7 +98,7 @@ def read_attachment_settings(root: int, note: str) -> AttachmentSettings:
     """
     beside = note.rpartition("/")[0]
     app = read_json(root, "app.json")
-    if app is None and not _has_folder(root, OBSIDIAN):
+    if app is None and not _is_obsidian(root):
         logseq = _read_logseq(root) is not None
         folder = _ASSETS if logseq else beside
         return AttachmentSettings(folder, False, "relative", True, logseq, logseq)  # noqa: FBT003 - named above
@@ -115,9 +115,9 @@ def read_attachment_settings(root: int, note: str) -> AttachmentSettings:
     return AttachmentSettings(below, wiki, form, False, True)  # noqa: FBT003 - named above
 
 
-def _has_folder(root: int, name: str) -> bool:
+def _is_obsidian(root: int) -> bool:
     with suppress(OSError):
-        os.close(open_folder(root, [name], exact=False))
+        os.close(open_folder(root, [OBSIDIAN], exact=False))
         return True
     return False
 
