@@ -26,7 +26,7 @@ from mcp_notarium.errors import StoreUnavailable
 from mcp_notarium.library import Library
 from mcp_notarium.library.note_transfer import NoteTransfer
 from mcp_notarium.markup import html_codec
-from mcp_notarium.storage.sync_state import KeptFileRow
+from mcp_notarium.storage.change_records import KeptFileRow
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.http import MOST_CONNECTIONS
 from mcp_notarium.stores.local import attachments as local_files
@@ -502,7 +502,7 @@ def test_attachments_that_no_text_shows_go_to_every_store_and_back_once(tmp_path
             taken_back = sim.document.attach(own, "file", "text/plain", "undone.txt", b"undone")
             async with account_of(tmp_path / "0", open_trilium(sim)) as client:
                 row = KeptFileRow(f"{own}/{taken_back.id}", "", 1e9, discarded=True)
-                client.cache.sync_state.add_kept_file(row, since=0.0)
+                client.cache.change_records.add_kept_file(row, since=0.0)
                 taken = await export(client, "trilium", tmp_path / "0.zip")
                 assert (taken.files, taken.size, taken.left_out) == (4, sum(map(len, four)), [])
         for number, store in enumerate(("local", "trilium", "vault", "trilium"), 1):
