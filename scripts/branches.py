@@ -68,7 +68,7 @@ CHECKED = tuple(
         *("unit/sync/test_rare_turns.py", "unit/sync/test_waiting_links.py"),
         "unit/stores/test_trilium_writes.py::test_a_note_that_has_changed_is_read_and_merged",
         "unit/stores/test_trilium_writes.py::test_a_save_that_says_what_the_index_says_asks_the_server",
-        *("interaction/test_tree_moves.py", "unit/transfer/test_import_plan.py"),
+        *("interaction/test_tree_moves.py", "unit/transfer/test_note_import.py"),
     )
 )
 """The tests of what must be whole."""

@@ -44,7 +44,7 @@ PAST_THE_PORT = {
     "mcp_notarium.protocol.stdio": "the system's null device",
     "mcp_notarium.cli.main": "the system's null device",
     "mcp_notarium.cli.terminal": "the system's null device",
-    "mcp_notarium.cli.new_key_input": "reads a file or a pipe that the person names",
+    "mcp_notarium.cli.new_key": "reads a file or a pipe that the person names",
     "mcp_notarium.meaning.embedder": "reads the model that the person has installed",
     "mcp_notarium.clients.client_files": "a client's file on the other side of WSL, and the mode of one of ours",
 }

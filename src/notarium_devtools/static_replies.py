@@ -18,9 +18,9 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.protocol.call_pipeline import CallPipeline
 from mcp_notarium.protocol.sdk_server import build
-from mcp_notarium.protocol.static_replies import PATH, find_differences
+from mcp_notarium.protocol.static_replies import BOTH, PATH
 from mcp_notarium.tools.catalog import NOTARIUM, Toolset
-from mcp_notarium.tools.toolsets import beside_names, find_toolset
+from mcp_notarium.tools.toolsets import NATIVE, OURS, find_toolset
 
 _LISTS = ("prompts/list", "resources/list", "resources/templates/list")
 """Lists that clients ask every server for, whether it has any or not."""
@@ -137,9 +137,31 @@ def _nothing_to_open() -> AbstractAsyncContextManager[Any]:
     raise RuntimeError("no reply needs an account")
 
 
+def toolset_names() -> tuple[str, ...]:
+    """Return the name of every toolset."""
+    return (*OURS, *NATIVE, *(f"{name}{BOTH}" for name in NATIVE))
+
+
+def find_differences(replies: Any, other: Any, place: tuple[str, ...] = ()) -> Json:
+    """Return what makes ``other`` of the replies: pointer to a list with the new value, or to an empty one for what is gone."""
+    found: Json = {}
+    if isinstance(replies, dict) and isinstance(other, dict):
+        found |= {" ".join((*place, name)): [] for name in replies if name not in other}
+        found |= {" ".join((*place, name)): [other[name]] for name in other if name not in replies}
+        pairs = [(name, replies[name], other[name]) for name in replies if name in other]
+    elif isinstance(replies, list) and isinstance(other, list) and len(replies) == len(other):
+        pairs = [(str(at), *pair) for at, pair in enumerate(zip(replies, other, strict=True))]
+    else:
+        return {} if replies == other else {" ".join(place): [other]}
+    for name, one, two in pairs:
+        found |= find_differences(one, two, (*place, name))
+    return found
+
+
 def make_file() -> str:
     """Return the text of the file."""
-    ours, beside = make(), beside_names()
+    of_toolset = {id(toolset): name for name, toolset in OURS.items()}
+    ours, beside = make(), {name: of_toolset[id(one)] for name, (_, _, one) in NATIVE.items()}
     names = dict.fromkeys((*beside.values(), *beside))
     differences = {one: find_differences(ours, make(find_toolset(one))) for one in names}
     return text_of({"notarium": ours, "beside": beside, "differences": differences})

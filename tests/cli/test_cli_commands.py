@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from mcp_notarium import config
+from mcp_notarium.account import opener
+from mcp_notarium.domain.note import Content
+from mcp_notarium.storage.journal_table import JournalTable
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.simperium.data import prose
+from support.journal_entries import make_unfinished
 from support.whole import DEADLINE, Server, account_folder, environment, run, start, until
 
 NOTES = 15
@@ -161,6 +166,30 @@ def test_status_and_doctor_of_a_healthy_cache(simulator: Simulator, tmp_path: Pa
     assert "SQLCipher 4." in findings["libraries"]["seen"]
     assert "OpenSSL 3." in findings["libraries"]["seen"]
     assert "authentic" in findings["pages"]["seen"]
+
+
+def test_status_and_doctor_say_why_a_write_was_refused_for_good(
+    simulator: Simulator, tmp_path: Path
+) -> None:
+    env = environment(simulator, tmp_path)
+    _fill(simulator, env)
+    with closing(opener.open_cache(config.load(env, cwd=tmp_path).config)) as opened:
+        journal = JournalTable(opened.database)
+        for name in ("n1", "n2", "n3"):
+            journal.add(make_unfinished(Content("words of a note"), name, write_id=name))
+        journal.reject("n1", "the note is too large")
+        journal.reject("n2", "the note is too large")
+    shown = run(env, "status").stdout
+    assert "1 write, 2 refused" in shown
+    assert "the note is too large" in shown
+    status = json.loads(run(env, "status", "--json").stdout)
+    assert status["rejected_because"] == ["the note is too large"]
+    found = json.loads(run(env, "doctor", "--json", "--offline").stdout)["findings"]
+    unfinished, refused = (one for one in found if one["name"] == "writes")
+    assert (unfinished["state"], unfinished["seen"]) == ("warn", "1 unfinished")
+    assert refused["state"] == "warn"
+    assert refused["seen"] == "2 refused for good: the note is too large"
+    assert "words of a note" not in shown + json.dumps([status, found])
 
 
 @pytest.mark.skipif(os.name != "posix", reason="other systems have no such modes")

@@ -4,7 +4,7 @@ import pytest
 
 from mcp_notarium.account import user_key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.cli.new_key_input import NewKey
+from mcp_notarium.cli.new_key import NewKey
 from mcp_notarium.crypto import user_key
 from mcp_notarium.errors import NotariumError
 from support.account import made

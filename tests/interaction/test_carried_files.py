@@ -26,7 +26,7 @@ from mcp_notarium.errors import StoreUnavailable
 from mcp_notarium.library import Library
 from mcp_notarium.library.note_transfer import NoteTransfer
 from mcp_notarium.markup import html_codec
-from mcp_notarium.storage.sync_state import KeptFileRow
+from mcp_notarium.storage.change_records import KeptFileRow
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.http import MOST_CONNECTIONS
 from mcp_notarium.stores.local import attachments as local_files
@@ -34,10 +34,10 @@ from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.memento.store import MementoStore
 from mcp_notarium.stores.trilium.store import TriliumStore
 from mcp_notarium.stores.vault.store import VaultStore
-from mcp_notarium.transfer import attachments, formats, import_plan
+from mcp_notarium.transfer import attachments, formats, note_import
 from mcp_notarium.transfer.attachments import TakenFiles
 from mcp_notarium.transfer.formats import FoundExport
-from mcp_notarium.transfer.import_plan import ImportPlan, ImportResult
+from mcp_notarium.transfer.note_import import ImportPlan, ImportResult
 from mcp_notarium.transfer.store_attachments import SILENT, StoreFiles
 from notarium_devtools.trilium import TriliumSimulator
 from support.long import sample
@@ -109,8 +109,8 @@ async def bring(
     client: Client, store: str, found: FoundExport, **more: Any
 ) -> tuple[ImportPlan, ImportResult]:
     kind = registry.kind(store)
-    planned = await import_plan.plan(found.notes, transfer(client), kind, now=NOW)
-    done = await import_plan.carry_out(
+    planned = await note_import.plan(found.notes, transfer(client), kind, now=NOW)
+    done = await note_import.carry_out(
         planned, transfer(client), kind, lambda _done, _total: None, found, **more
     )
     return planned, done
@@ -196,7 +196,7 @@ def test_an_import_keeps_its_files_when_no_other_process_is_at_it() -> None:
 def test_an_import_that_ends_anywhere_is_finished_by_the_next(
     monkeypatch: pytest.MonkeyPatch, store: str
 ) -> None:
-    monkeypatch.setattr(import_plan, "_AT_ONCE", 1)  # else others end within a request
+    monkeypatch.setattr(note_import, "_AT_ONCE", 1)  # else others end within a request
 
     async def work(folder: Path, ends_at: int) -> int:
         steps = 0
@@ -390,7 +390,7 @@ def test_files_of_hidden_notes_are_the_persons(tmp_path: Path) -> None:
             async with opened("local", tmp_path / "local", rules=hides) as client:
                 _, done = await bring(client, "local", found)
                 ((_, _, why),) = done.refused_files
-                assert (done.hidden, why) == (1, import_plan.HIDDEN)
+                assert (done.hidden, why) == (1, note_import.HIDDEN)
             async with opened("local", tmp_path / "local") as client:
                 _, done = await bring(client, "local", found)
                 assert (done.files, done.refused_files) == (1, [])
@@ -502,7 +502,7 @@ def test_attachments_that_no_text_shows_go_to_every_store_and_back_once(tmp_path
             taken_back = sim.document.attach(own, "file", "text/plain", "undone.txt", b"undone")
             async with account_of(tmp_path / "0", open_trilium(sim)) as client:
                 row = KeptFileRow(f"{own}/{taken_back.id}", "", 1e9, discarded=True)
-                client.cache.sync_state.add_kept_file(row, since=0.0)
+                client.cache.change_records.add_kept_file(row, since=0.0)
                 taken = await export(client, "trilium", tmp_path / "0.zip")
                 assert (taken.files, taken.size, taken.left_out) == (4, sum(map(len, four)), [])
         for number, store in enumerate(("local", "trilium", "vault", "trilium"), 1):

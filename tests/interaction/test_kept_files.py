@@ -306,7 +306,7 @@ async def test_the_file_of_an_undo_that_ended_goes_with_the_next_file(tmp_path, 
             assert (await notes.call("manage", **undo))["category"] == "INTERNAL"
         assert "plan" not in await notes.text(one["id"])
         await notes.call("save", id=one["id"], file=sent(OTHER, "other.png"))
-        rows = notes.harness.app.cache.sync_state.kept_files()
+        rows = notes.harness.app.cache.change_records.kept_files()
         assert [row.discarded for row in sorted(rows, key=lambda row: "plan" not in row.id)] == [
             True,
             False,
@@ -869,7 +869,7 @@ async def test_a_file_that_moved_with_its_folder_is_still_the_one_that_was_kept(
     files = obsidian(attachmentFolderPath="./") | {"Work/Note.md": "x\n"}
     async with opened(tmp_path, files) as notes:
         await notes.call("save", id="Work/Note.md", file=sent(PNG))
-        rows = notes.harness.app.cache.sync_state
+        rows = notes.harness.app.cache.change_records
         assert [one.id for one in rows.kept_files()] == ["Work/plan.png"]
         moving = {"action": "move_folder", "folder": "Work", "new_folder": "Old"}
         await notes.call("manage", **moving, confirm=True)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mcp_notarium.domain.policy import Field, Policy, Visibility
+from support.log_events import capture
 from support.undo_places import PLACES, Place
 
 pytestmark = pytest.mark.anyio
@@ -331,9 +332,7 @@ TYPES = {
 }  # fmt: skip
 
 
-async def test_a_value_gets_the_type_that_the_app_has_set_for_it(
-    tmp_path: Any, caplog: Any
-) -> None:
+async def test_a_value_gets_the_type_that_the_app_has_set_for_it(tmp_path: Any) -> None:
     ids: list[str] = []
 
     def put(place: Place) -> None:
@@ -386,9 +385,21 @@ async def test_a_value_gets_the_type_that_the_app_has_set_for_it(
         settings.symlink_to(tmp_path / "elsewhere.json")
         (tmp_path / "elsewhere.json").write_text(json.dumps({"types": TYPES}))
         assert (await place.call("save", id=ids[0], properties={"done": "never"}))["properties"]
-    lines = [one.getMessage() for one in caplog.records if "types.json" in one.getMessage()]
-    assert len(lines) == 1
-    assert "secret" not in lines[0]
+
+
+async def test_the_log_says_once_that_types_cannot_be_read_without_a_word_of_them(
+    tmp_path: Any,
+) -> None:
+    with capture() as events:
+        async with PLACES["vault"](tmp_path, lambda place: place.put("4", "milk\n")) as place:
+            settings = tmp_path / "vault" / ".obsidian" / "types.json"
+            settings.parent.mkdir()
+            settings.write_text('{"types": {"color": "secret words')
+            await found(place, "milk color:red")
+            await found(place, "milk color:blue")
+    told = [one for one in events if "types.json" in one.get("message", "")]
+    assert [one["level"] for one in told] == ["warning"]
+    assert "secret" not in str(told)
 
 
 async def test_notes_whose_properties_cannot_be_read_are_counted_and_named(tmp_path: Any) -> None:

@@ -18,7 +18,7 @@ from mcp_notarium.stores import registry
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.memento.store import MementoStore
 from mcp_notarium.stores.vault.store import VaultStore
-from mcp_notarium.transfer import formats, import_plan
+from mcp_notarium.transfer import formats, note_import
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.trilium import TriliumSimulator
 from support import exports
@@ -86,20 +86,20 @@ NOTES = [
 ]  # fmt: skip
 FORMATS = dict(zip(STORES, itertools.cycle(formats.names()), strict=False))
 PARTS = {
-    import_plan.TITLE_TO_TEXT: {"title", "text"},
-    import_plan.NO_PROPERTY.format("pinned"): {"properties"},
-    import_plan.NO_PROPERTY.format("markdown"): {"properties"},
-    import_plan.NO_PROPERTY.format("archived"): {"properties"},
-    import_plan.SHARED: {"tags"},
-    import_plan.NO_DATES: {"dates"},
-    import_plan.OTHER_DATES: {"dates"},
+    note_import.TITLE_TO_TEXT: {"title", "text"},
+    note_import.NO_PROPERTY.format("pinned"): {"properties"},
+    note_import.NO_PROPERTY.format("markdown"): {"properties"},
+    note_import.NO_PROPERTY.format("archived"): {"properties"},
+    note_import.SHARED: {"tags"},
+    note_import.NO_DATES: {"dates"},
+    note_import.OTHER_DATES: {"dates"},
     TIDY_TAGS: {"tags"},
-    import_plan.FOLDER_TO_TAG: {"tags"},
-    import_plan.FOLDER_FROM_TAG: {"tags"},
-    import_plan.UNDATED: {"dates"},
-    import_plan.OTHER_TAGS: {"tags"},
-    import_plan.OTHER_TITLE: {"title"},
-    import_plan.OTHER_TEXT: {"text"},
+    note_import.FOLDER_TO_TAG: {"tags"},
+    note_import.FOLDER_FROM_TAG: {"tags"},
+    note_import.UNDATED: {"dates"},
+    note_import.OTHER_TAGS: {"tags"},
+    note_import.OTHER_TITLE: {"title"},
+    note_import.OTHER_TEXT: {"text"},
 }
 
 LEFT_OUT = re.compile(": left out$|^left out: ")
@@ -140,8 +140,8 @@ async def read(client: Client, store: str) -> list[ExportedNote]:
 async def bring(notes: list[ExportedNote], client: Client, store: str) -> None:
     """Import, and check that every note is there as it was, or as the plan has said before."""
     transfer, kind = NoteTransfer(client.cache, client.remote, client.writer), registry.kind(store)
-    planned = await import_plan.plan(notes, transfer, kind, now=NOW)
-    done = await import_plan.carry_out(planned, transfer, kind, lambda _done, _total: None)
+    planned = await note_import.plan(notes, transfer, kind, now=NOW)
+    done = await note_import.carry_out(planned, transfer, kind, lambda _done, _total: None)
     held = {one.id: one for one in await read(client, store)}
     refused = [note for note, why in done.refused if "too large" in why]
     assert len(refused) == len(done.refused) <= 1
@@ -154,7 +154,7 @@ async def bring(notes: list[ExportedNote], client: Client, store: str) -> None:
             assert lost <= set().union(*(PARTS.get(loss, ()) for loss in said)), (one, lost)
     left_out = [note for loss, of in planned.losses.items() if LEFT_OUT.search(loss) for note in of]
     assert len(planned.new) + planned.left_out == len(notes) == len(planned.new) + len(left_out)
-    again = await import_plan.plan(notes, transfer, kind, now=NOW)
+    again = await note_import.plan(notes, transfer, kind, now=NOW)
     assert (len(again.new), again.differ) == (len(refused), [])
 
 

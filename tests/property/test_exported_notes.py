@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mcp_notarium.domain.exported_note import ExportedNote
 from mcp_notarium.domain.note import Content, Properties
 from mcp_notarium.tools.save_checks import LONGEST_TAG, check_tags, find_new_addresses
-from mcp_notarium.transfer import formats, import_plan
+from mcp_notarium.transfer import formats, note_import
 from support import exports
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40) | st.sampled_from(
@@ -80,15 +80,15 @@ def test_every_note_comes_back(name: str, notes: list[ExportedNote]) -> None:
 @given(folder=TEXT.filter(bool))
 @settings(deadline=None)
 def test_a_folder_comes_back_from_its_tag_which_is_one_of_ours_and_no_address(folder: str) -> None:
-    tag = import_plan.folder_tag(folder)
-    assert import_plan.take_folder(("a", tag)) == (folder, ("a",))
-    assert import_plan.tidy((tag,)) == check_tags([tag]) == (tag,)
+    tag = note_import.folder_tag(folder)
+    assert note_import.take_folder(("a", tag)) == (folder, ("a",))
+    assert note_import.tidy((tag,)) == check_tags([tag]) == (tag,)
     assert find_new_addresses((tag,), present=()) == ()
 
 
 @given(tags=st.lists(st.text(max_size=300), max_size=120))
 @settings(deadline=None)
 def test_tidy_tags_are_those_that_a_save_takes(tags: list[str]) -> None:
-    made = import_plan.tidy(tags)
-    assert check_tags(made, spaced=True) == made == import_plan.tidy(made)
+    made = note_import.tidy(tags)
+    assert check_tags(made, spaced=True) == made == note_import.tidy(made)
     assert all(len(tag) <= LONGEST_TAG for tag in made)

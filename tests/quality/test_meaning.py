@@ -34,7 +34,13 @@ def answers(tmp_path_factory):
         before = await asked.ask(harness, QUERIES)
         found = MeaningSearch(Path(MODEL), cache.database, leads=lambda: True, log=logs.get("test"))
         task = asyncio.create_task(found.run())
-        await until(lambda: found.settled, seconds=1500)
+        count = cache.database.number
+        await until(
+            lambda: (
+                count("SELECT count(*) FROM note_vectors") == count("SELECT count(*) FROM notes")
+            ),
+            seconds=1500,
+        )
         cache.search.meaning = found
         after = await asked.ask(harness, QUERIES)
         task.cancel()

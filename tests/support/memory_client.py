@@ -51,7 +51,6 @@ from support.memory_store import Fields, Kept, Logged, MemoryStore, content_of, 
 LIKE_SIMPERIUM = Traits(
     Changes.FEED | Changes.DELTA,
     WriteGuard.SERVER_MERGE,
-    Ids.RANDOM,
     Retry.IDEMPOTENT,
     long_poll=True,
     versions=Versions.BY_ETAG,
@@ -62,7 +61,6 @@ LIKE_SIMPERIUM = Traits(
 LIKE_LOCAL = Traits(
     Changes.FEED,
     WriteGuard.CAS,
-    Ids.RANDOM,
     Retry.IDEMPOTENT,
     trash=True,
     titles=True,
@@ -71,8 +69,8 @@ LIKE_LOCAL = Traits(
 LIKE_VAULT = Traits(
     Changes.SNAPSHOT,
     WriteGuard.LAST_WRITER,
-    Ids.NAMED,
     Retry.ASK,
+    ids=Ids.NAMED,
     probe=True,
     long_poll=True,
     whole_listings=True,
@@ -81,16 +79,13 @@ LIKE_VAULT = Traits(
 LIKE_TRILIUM = Traits(
     Changes.SNAPSHOT,
     WriteGuard.LAST_WRITER,
-    Ids.RANDOM,
     Retry.ASK,
     probe=True,
     versions=Versions.LISTED,
 )
-LIKE_MEMENTO = Traits(
-    Changes.SNAPSHOT, WriteGuard.CAS, Ids.RANDOM, Retry.ASK, probe=True, spaced_tags=True
-)
-LIKE_EXAMPLE = Traits(Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.RANDOM, Retry.ASK)
-LIKE_EVENTS = Traits(Changes.FEED, WriteGuard.LAST_WRITER, Ids.RANDOM, Retry.ASK)
+LIKE_MEMENTO = Traits(Changes.SNAPSHOT, WriteGuard.CAS, Retry.ASK, probe=True, spaced_tags=True)
+LIKE_EXAMPLE = Traits(Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Retry.ASK)
+LIKE_EVENTS = Traits(Changes.FEED, WriteGuard.LAST_WRITER, Retry.ASK)
 ROWS = {
     "simplenote": LIKE_SIMPERIUM,
     "local": LIKE_LOCAL,

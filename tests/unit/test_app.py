@@ -41,13 +41,13 @@ def test_an_id_made_of_a_title_is_a_digest_in_the_log(tmp_path):
 @pytest.mark.parametrize(
     "row",
     [
-        (Changes.SNAPSHOT, WriteGuard.CAS, Ids.NAMED, Retry.ASK),
-        (Changes.DELTA, WriteGuard.LAST_WRITER, Ids.NAMED, Retry.IDEMPOTENT),
+        (Changes.SNAPSHOT, WriteGuard.CAS, Retry.ASK),
+        (Changes.DELTA, WriteGuard.LAST_WRITER, Retry.IDEMPOTENT),
     ],
     ids=["store ids", "delta"],
 )
 def test_a_store_of_a_row_that_is_not_tested_is_refused(tmp_path, row):
-    store = MemoryClient(MemoryStore(), traits=Traits(*row))
+    store = MemoryClient(MemoryStore(), traits=Traits(*row, ids=Ids.NAMED))
     kind = replace(KIND, open=lambda *_given: store)
     config = account(tmp_path, store=kind, db_key=Secret("raw:" + "0a" * 32))
 

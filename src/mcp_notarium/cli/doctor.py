@@ -25,6 +25,7 @@ from mcp_notarium.cli.doctor_checks import BAD, NOT_CHECKED, OK, WARN, check_clo
 from mcp_notarium.cli.terminal import name_account, print_data
 from mcp_notarium.config import Config, Loaded
 from mcp_notarium.crypto import user_key
+from mcp_notarium.domain.note import WriteState
 from mcp_notarium.errors import CacheError, ConfigError, LockedError, NotariumError, to_person
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.locks import find_holders
@@ -163,7 +164,7 @@ async def _check_open_cache(
     async with open_app(config, syncing=False, read_only=True) as app:
         found = [
             _check_sync(app),
-            _check_writes(app),
+            *_check_writes(app),
             *_check_differences(app),
             *_check_copy_age(app),
             *_check_place(app),
@@ -217,12 +218,18 @@ def _check_sync(app: App) -> Check:
     return Check("sync", OK, f"last cycle: {facts.status}")
 
 
-def _check_writes(app: App) -> Check:
-    writes = len(app.cache.journal.all())
-    if not writes:
-        return Check("writes", OK, "none unfinished")
-    hint = "A server finishes them, with their own ids, as soon as it reaches the note store."
-    return Check("writes", WARN, f"{writes} unfinished", hint)
+def _check_writes(app: App) -> list[Check]:
+    writes = app.cache.journal.all()
+    refused = sum(one.state is WriteState.REJECTED for one in writes)
+    found = []
+    if left := len(writes) - refused:
+        hint = "A server finishes them, with their own ids, as soon as it reaches the note store."
+        found.append(Check("writes", WARN, f"{left} unfinished", hint))
+    if refused:
+        seen = f"{refused} refused for good: {'; '.join(status.find_reasons(writes))}"
+        hint = "Nothing sends them again; their texts stay in the database."
+        found.append(Check("writes", WARN, seen, hint))
+    return found or [Check("writes", OK, "none unfinished")]
 
 
 def _check_differences(app: App) -> list[Check]:

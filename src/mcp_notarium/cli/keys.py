@@ -16,7 +16,7 @@ from rich.console import RenderableType
 
 from mcp_notarium.account import key_changes, user_key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions, SlotList
-from mcp_notarium.cli import command_context, console, new_key_input
+from mcp_notarium.cli import command_context, console, new_key
 from mcp_notarium.cli.terminal import (
     ask_line,
     ask_secret,
@@ -49,7 +49,7 @@ def _add_keys_arguments(parser: argparse.ArgumentParser) -> None:
     listing = actions.add_parser("list", help="show the slots")
     listing.add_argument("--json", action="store_true", help="print JSON")
     adding = actions.add_parser("add", help="let one more key open the cache")
-    new_key_input.add_arguments(adding)
+    new_key.add_arguments(adding)
     adding.add_argument("--label", default="", help="a name for it, up to 64 ASCII characters")
     removing = actions.add_parser("remove", help="remove a slot from the key file")
     removing.add_argument("slot", type=int, metavar="SLOT")
@@ -125,7 +125,7 @@ def _add(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     # Before anybody types a new key twice.
     current = user_key_rotation.prove_key(config, options=ChangeOptions(old=asked))
     key_changes.require_free_slot(current.keyfile)
-    new = new_key_input.read(args, account=config.account.name)
+    new = new_key.read(args, account=config.account.name)
     options = ChangeOptions(old=asked, at=new.at)
     with new.in_change("the key is added"):
         done = key_changes.add(

@@ -80,7 +80,7 @@ GROUPS = {
         "keys": Command("keys", "list, add and remove the keys that open the cache", "list"),
         "rotate-key": Command("rotate_key", "change the passphrase of the cache"),
         "keychain": Command("keys", "let the system's keychain open the cache"),
-        "generate-key": Command("new_key_input", "make a new random key"),
+        "generate-key": Command("new_key", "make a new random key"),
     },
     "Cache": {
         "repair": Command("cache", "recover what can be read of a damaged cache"),

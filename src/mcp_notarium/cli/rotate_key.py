@@ -16,8 +16,8 @@ from mcp_notarium.account import reencryption, user_key_rotation
 from mcp_notarium.account.generation import kdf_policy
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.account.user_key_rotation import ProvenKey
-from mcp_notarium.cli import command_context, console, keys, new_key_input, setup_key
-from mcp_notarium.cli.new_key_input import NewKey
+from mcp_notarium.cli import command_context, console, keys, new_key, setup_key
+from mcp_notarium.cli.new_key import NewKey
 from mcp_notarium.cli.terminal import ask_secret, ask_yes, can_ask, say_unless_copied, talk
 from mcp_notarium.clients import known_clients
 from mcp_notarium.config import Config
@@ -35,7 +35,7 @@ from mcp_notarium.system import SYSTEM
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the sources of the old and the new key."""
-    new_key_input.add_arguments(parser, rotating=True)
+    new_key.add_arguments(parser, rotating=True)
     parser.add_argument(
         "--ask-old",
         action="store_true",
@@ -152,7 +152,7 @@ def _rewrap(
 
 def _new_passphrase(config: Config, current: ProvenKey, args: argparse.Namespace) -> NewKey:
     old, account = NewKey(current.key.passphrase), config.account.name
-    new = old if args.keep_key else new_key_input.read(args, account=account)
+    new = old if args.keep_key else new_key.read(args, account=account)
     if args.kdf and user_key.read(new.secret).kind != "passphrase":
         raise InvalidRequest(
             "--kdf is for passphrases; a random key needs no slow derivation",
@@ -203,7 +203,7 @@ def _into_keychain(
 def _reencrypt(
     config: Config, account: Account | None, options: ChangeOptions, args: argparse.Namespace
 ) -> int:
-    replacing = new_key_input.is_given(args)
+    replacing = new_key.is_given(args)
     current, dropped = reencryption.find_dropped_slots(config, replacing=replacing, options=options)
     if dropped and not args.drop_other_keys:
         _confirm_dropped(dropped)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mcp_notarium import config, logs
 from mcp_notarium.app import open_app
-from mcp_notarium.cli import console, login, new_key_input, setup_key
+from mcp_notarium.cli import console, login, new_key, setup_key
 from mcp_notarium.config import Config, accounts
 from mcp_notarium.config.accounts import KEY_FILE, ONLY, Account
 from mcp_notarium.config.common_variables import STORE, known_variables
@@ -136,7 +136,7 @@ def _read_secrets(kind: StoreKind, given: list[str]) -> None:
                 f"{name} is no secret of {kind.title}",
                 resolution_hint=f"Give one of {', '.join(names)}." if names else "It needs none.",
             )
-        os.environ[name] = new_key_input.read_secret(path, "--secret-file").reveal_text()
+        os.environ[name] = new_key.read_secret(path, "--secret-file").reveal_text()
 
 
 def _require_known(kind: StoreKind, given: Mapping[str, str]) -> None:

@@ -18,7 +18,7 @@ from mcp_notarium import config
 from mcp_notarium.account import inspection
 from mcp_notarium.account.startup_outcomes import Locked
 from mcp_notarium.cli import command_context, console, signals
-from mcp_notarium.cli.new_key_input import ask_new
+from mcp_notarium.cli.new_key import ask_new
 from mcp_notarium.cli.terminal import ask_secret, require_terminal
 from mcp_notarium.config import Config, accounts
 from mcp_notarium.config.accounts import KEY_FILE, Account, KeyPlace

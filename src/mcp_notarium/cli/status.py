@@ -9,7 +9,7 @@ import argparse
 import asyncio
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -28,7 +28,7 @@ from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_context, console, draft_files, terminal
 from mcp_notarium.cli.terminal import name_account, print_data
 from mcp_notarium.config import Config, Loaded, account_dir_here, accounts
-from mcp_notarium.domain.note import WriteState
+from mcp_notarium.domain.note import PendingWrite, WriteState
 from mcp_notarium.errors import (
     CacheBusy,
     CacheError,
@@ -234,12 +234,18 @@ def _cache_facts(app: App) -> dict[str, Any]:
         "last_error": metrics.last_error,
         "pending_writes": sum(write.state is WriteState.IN_FLIGHT for write in writes),
         "rejected_writes": sum(write.state is WriteState.REJECTED for write in writes),
+        "rejected_because": find_reasons(writes),
         "notices": [
             *app.all_notices(),
             *describe_kept(AccountFolder(app.config.account_dir)),
             *([] if app.cache.notes.visibility.matches_index else [_OTHER_RULES]),
         ],
     }
+
+
+def find_reasons(writes: Iterable[PendingWrite]) -> list[str]:
+    """Return why writes were refused for good, each reason once."""
+    return sorted({one.reason for one in writes if one.state is WriteState.REJECTED})
 
 
 def file_facts(app: App) -> dict[str, int]:
@@ -302,6 +308,8 @@ def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
             "Unfinished",
             f"{counted(facts['pending_writes'], 'write')}, {facts['rejected_writes']} refused",
         )
+        if facts["rejected_because"]:
+            yield "Refused because", "; ".join(facts["rejected_because"])
     if "clients" in facts:
         yield "Clients", "; ".join(facts["clients"]) or "none connected"
     if "keys" in facts:

@@ -27,10 +27,10 @@ from mcp_notarium.errors import NotariumError, OutcomeUnknown
 from mcp_notarium.logs.redaction import one_line
 from mcp_notarium.report.words import counted
 from mcp_notarium.stores.kind import StoreKind
-from mcp_notarium.transfer import attachments, formats, import_plan
+from mcp_notarium.transfer import attachments, formats, note_import
 from mcp_notarium.transfer.attachments import TakenFiles
 from mcp_notarium.transfer.formats import FoundExport
-from mcp_notarium.transfer.import_plan import ImportPlan, ImportResult
+from mcp_notarium.transfer.note_import import ImportPlan, ImportResult
 from mcp_notarium.transfer.store_attachments import ShownFile, StoreFiles
 
 _PAGE = 500
@@ -152,7 +152,7 @@ async def _import_notes(args: argparse.Namespace, config: Config, export: FoundE
     async with _open(config, complete=True) as app:
         transfer = app.library.transfer
         with console.progress("Comparing the notes") as report:
-            planned = await import_plan.plan(
+            planned = await note_import.plan(
                 notes, transfer, config.store, now=app.clock(), report=report
             )
         for line in _describe(planned, len(notes), config.store.title):
@@ -182,7 +182,7 @@ async def _carry_out(
         with console.progress("Importing the notes") as report:
             transfer = app.library.transfer
             keeping = app.library.files.keeping
-            return await import_plan.carry_out(
+            return await note_import.carry_out(
                 planned, transfer, kind, report, export, keeping=keeping
             )
     except NotariumError as error:
@@ -219,8 +219,8 @@ def _describe(planned: ImportPlan, found: int, store: str) -> list[str]:
         lines.append(f"What will not be in {store} as it is in the export:")
         losses = sorted(planned.losses.items(), key=lambda one: -len(one[1]))
         for loss, notes in losses[:_MOST_LOSSES]:
-            told = len(notes) < found or loss == import_plan.OTHER_TITLE
-            titles = planned.titles if loss == import_plan.OTHER_TITLE else ()
+            told = len(notes) < found or loss == note_import.OTHER_TITLE
+            titles = planned.titles if loss == note_import.OTHER_TITLE else ()
             named = f" ({_name_some(notes, titles)})" if told else ""
             lines.append(f"  {counted(len(notes), 'note')}: {loss}{named}")
     for reason, lost in planned.lost_files.items():
@@ -280,7 +280,7 @@ def _facts(planned: ImportPlan, done: ImportResult | None) -> dict[str, Any]:
         "titles": [
             [note.id, title]
             for note, title in zip(
-                planned.losses.get(import_plan.OTHER_TITLE, ()), planned.titles, strict=True
+                planned.losses.get(note_import.OTHER_TITLE, ()), planned.titles, strict=True
             )
         ],
         "losses": {loss: [one.id for one in of] for loss, of in planned.losses.items()},

@@ -88,7 +88,6 @@ class DocumentFormat:
     """Describe an export that is one JSON document, perhaps in a zip file."""
 
     name: str
-    title: str
     key: str
     """A key of the document that no other format has."""
     encode: Callable[[Sequence[ExportedNote]], dict[str, Any]]

@@ -366,7 +366,7 @@ def _nearest(text: str, wanted: str) -> NearMiss | None:
             return matcher.ratio()
         return matcher.quick_ratio() if matcher.real_quick_ratio() >= _LIKE else 0.0
 
-    lines = _numbered(text, _MOST_LINES)
+    lines = _numbered(text)
     rough = heapq.nlargest(_COMPARED, lines, key=lambda one: likeness(one[1]))
     number, line = max(rough, key=lambda one: likeness(one[1], exactly=True))
     if likeness(line, exactly=True) < _LIKE:
@@ -383,7 +383,7 @@ def _nearest_part(text: str, wanted: str) -> NearMiss | None:
     matcher = SequenceMatcher(autojunk=False)
     matcher.set_seq2(wanted)
     best: tuple[float, int, str, int] = (_PART_LIKE, 0, "", 0)
-    for number, line in _numbered(text, _MOST_LINES):
+    for number, line in _numbered(text):
         matcher.set_seq1(line)
         same = matcher.find_longest_match()
         if same.size * _COMPARED < len(wanted):
@@ -414,8 +414,8 @@ def _differ_in(line: str, wanted: str, begin: int) -> str:
     return _differ(part[there:], wanted[here:])[0]
 
 
-def _numbered(text: str, most: int) -> list[tuple[int, str]]:
-    return list(enumerate(text.split("\n", most)[:most], start=1))
+def _numbered(text: str) -> list[tuple[int, str]]:
+    return list(enumerate(text.split("\n", _MOST_LINES)[:_MOST_LINES], start=1))
 
 
 def _line_at(text: str, place: int) -> str:

@@ -17,7 +17,7 @@ from mcp_notarium.errors import CacheBusy, LoginRequired, NoteNotFound, NotPermi
 from mcp_notarium.files.locks import wait_for_lock
 from mcp_notarium.markup.obsidian_links import find_links, name_key
 from mcp_notarium.storage import note_rows
-from mcp_notarium.storage.sync_state import KeptFileRow
+from mcp_notarium.storage.change_records import KeptFileRow
 from mcp_notarium.storage.version_table import DAY
 from mcp_notarium.stores.extensions import Attachment, Restored
 from mcp_notarium.sync.write_errors import NOT_SAVED, add_outcome
@@ -165,7 +165,7 @@ class NoteFiles:
         if seconds:
             there = await self._asking.ask_attachments(base, seconds=seconds)
             # What an undo has taken is there for a while.
-            gone = self._cache.sync_state.discarded_files() - {one.id for one in found}
+            gone = self._cache.change_records.discarded_files() - {one.id for one in found}
             found = [one for one in there if one.id not in gone]
         seen = self._find_seen(note, found)
         id_of = partial(self._attaching.id_of_link, note.id)
@@ -368,10 +368,10 @@ class NoteFiles:
             now = self._cache.clock()
             since = now - self._cache.versions.limits.days * DAY
             row = KeptFileRow(kept.id, digest, now)
-            self._cache.sync_state.add_kept_file(row, since=since)
-        elif kept.id in self._cache.sync_state.discarded_files():
+            self._cache.change_records.add_kept_file(row, since=since)
+        elif kept.id in self._cache.change_records.discarded_files():
             # An undo has taken ours, and somebody has put the same bytes there since.
-            self._cache.sync_state.forget_kept_file(kept.id)  # defence: foreign-twin-stays
+            self._cache.change_records.forget_kept_file(kept.id)  # defence: foreign-twin-stays
         return kept
 
     async def with_picture(self, note: Note, kind: str, data: bytes) -> tuple[str, str]:
@@ -408,7 +408,9 @@ class NoteFiles:
 
         ``undone``: also those that it shows no more.
         """
-        for one in self._cache.sync_state.kept_files() if self._store.traits.keeps_files else ():
+        for one in (
+            self._cache.change_records.kept_files() if self._store.traits.keeps_files else ()
+        ):
             marks = self._keeper.marks_of(one.id)
             shown, was = _has_any(new, marks), _has_any(old, marks)
             # One that counts as there may be gone: a process has ended in between.
@@ -418,11 +420,13 @@ class NoteFiles:
     def announce_leaving(self, files: Iterable[KeptFileRow], *, leaving: bool) -> None:
         """Remember that an undo is about to take these files, or that it takes none: whatever keeps the next file goes on with them."""
         for one in files:
-            self._cache.sync_state.add_kept_file(replace(one, leaving=leaving), since=0.0)
+            self._cache.change_records.add_kept_file(replace(one, leaving=leaving), since=0.0)
 
     async def _discard_left(self) -> None:
         """Discard what an undo was to take that ended before it could. What a note shows stays: the undo may still be sent."""
-        for one in self._cache.sync_state.kept_files() if self._store.traits.keeps_files else ():
+        for one in (
+            self._cache.change_records.kept_files() if self._store.traits.keeps_files else ()
+        ):
             # defence: undo-goes-on-with-files =False
             if one.leaving and not one.discarded:
                 try:
@@ -471,7 +475,7 @@ class NoteFiles:
             done = unsure if one.foreign else await self._discard(one.id, one.digest)
         if done:
             row = replace(one, discarded=True, leaving=False)
-            self._cache.sync_state.add_kept_file(row, since=0.0)
+            self._cache.change_records.add_kept_file(row, since=0.0)
         return done
 
     async def _restore_kept(self, one: KeptFileRow) -> Restored:
@@ -483,7 +487,7 @@ class NoteFiles:
         if found is Restored.BACK or (found is Restored.THERE and (one.discarded or one.leaving)):
             foreign = found is Restored.THERE and (one.discarded or one.foreign)
             row = replace(one, discarded=False, foreign=foreign, leaving=False)
-            self._cache.sync_state.add_kept_file(row, since=0.0)
+            self._cache.change_records.add_kept_file(row, since=0.0)
         return found
 
     async def _discard(self, file_id: str, digest: str) -> bool:

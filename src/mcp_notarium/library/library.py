@@ -415,11 +415,11 @@ class Library:
 
         ``asked`` stands for what is changed, and by whom.
         """
-        return self._cache.sync_state.begin_change(asked, at=self._cache.clock())
+        return self._cache.change_records.begin_change(asked, at=self._cache.clock())
 
     def end_change(self, asked: str) -> None:
         """Record that nothing of this change is left to be done."""
-        self._cache.sync_state.end_change(asked, at=self._cache.clock())
+        self._cache.change_records.end_change(asked, at=self._cache.clock())
 
     def is_change(self, change_id: str) -> bool:
         """Tell whether this is the id of a change of many notes that can be undone, as far as that is known."""
@@ -430,7 +430,7 @@ class Library:
 
     def find_change(self, asked: str) -> str | None:
         """Return the id of the same change if it was made within a day: its answer may have been lost."""
-        return self._cache.sync_state.find_change(asked, at=self._cache.clock())
+        return self._cache.change_records.find_change(asked, at=self._cache.clock())
 
     async def revive(self, note_id: str, content: Content, *, act: Act) -> Saved:
         """Make a note under this id; see :meth:`Writer.revive`."""

@@ -44,7 +44,7 @@ class Losses:
         """
         native, found = 0, Replaced()
         beside: tuple[str, ...] = ()
-        if self._store.traits.revives or self._store.traits.tree:
+        if self._store.traits.replaces:
             native, found, beside = await self._find_more(note, content, now=now)
         if not (beside or find_taken(note.content, content)):
             return None

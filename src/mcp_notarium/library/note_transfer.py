@@ -48,15 +48,15 @@ class NoteTransfer:
 
     def discarded_files(self) -> frozenset[str]:
         """Return the ids of the files that an undo has taken; the store may still have them."""
-        return self._cache.sync_state.discarded_files()
+        return self._cache.change_records.discarded_files()
 
     def is_linking(self, note_id: str) -> bool:
         """Tell whether an import has ended between the files of a note and its text."""
-        return self._cache.sync_state.is_linking(note_id)
+        return self._cache.change_records.is_linking(note_id)
 
     def set_linking(self, note_id: str, *, linking: bool) -> None:
         """Record that files of a note are kept which its text is about to link to."""
-        self._cache.sync_state.set_linking(note_id, linking=linking)
+        self._cache.change_records.set_linking(note_id, linking=linking)
 
     async def change_text(
         self, note_id: str, change: Callable[[str], str], dates: tuple[float, float]

@@ -195,7 +195,7 @@ class Paths:
             moved: dict[str, Changes] = {one: {} for one, done in shows.items() if done}
             await self._folders.move_cards(moved, old=new, new=old)
         else:
-            self._cache.sync_state.rename_kept_file(old, new)
+            self._cache.change_records.rename_kept_file(old, new)
         return there
 
     async def remove_folders(self, folder: str) -> list[str]:
@@ -204,8 +204,8 @@ class Paths:
 
     def keep_moved_files(self, change_id: str, old: str, new: str, files: Sequence[str]) -> None:
         """Keep which files go with a folder; see :meth:`SyncState.keep_moved_files`."""
-        self._cache.sync_state.keep_moved_files(change_id, old, new, files)
+        self._cache.change_records.keep_moved_files(change_id, old, new, files)
 
     def moved_files(self, change_id: str) -> tuple[str, str, list[str]] | None:
         """Return what :meth:`keep_moved_files` has kept of a change."""
-        return self._cache.sync_state.moved_files(change_id)
+        return self._cache.change_records.moved_files(change_id)

@@ -134,16 +134,6 @@ class MeaningSearch:
         self._done: tuple[int, int] | None = None
         self._searching = asyncio.Lock()
 
-    @property
-    def ready(self) -> bool:
-        """Tell whether the model is loaded."""
-        return self._embedder is not None
-
-    @property
-    def settled(self) -> bool:
-        """Tell whether every note had its vector when it was looked last, and nothing was written since."""
-        return self._done == self._db.stamp()
-
     async def run(self) -> None:
         """Load the model, then embed what has no vector, for ever."""
         await asyncio.sleep(_REST)

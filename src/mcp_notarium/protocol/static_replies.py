@@ -57,22 +57,6 @@ def _read(stored: Json, toolset: str) -> Json:
     return replies
 
 
-def find_differences(replies: Any, other: Any, place: tuple[str, ...] = ()) -> Json:
-    """Return what makes ``other`` of the replies: pointer to a list with the new value, or to an empty one for what is gone."""
-    found: Json = {}
-    if isinstance(replies, dict) and isinstance(other, dict):
-        found |= {" ".join((*place, name)): [] for name in replies if name not in other}
-        found |= {" ".join((*place, name)): [other[name]] for name in other if name not in replies}
-        pairs = [(name, replies[name], other[name]) for name in replies if name in other]
-    elif isinstance(replies, list) and isinstance(other, list) and len(replies) == len(other):
-        pairs = [(str(at), *pair) for at, pair in enumerate(zip(replies, other, strict=True))]
-    else:
-        return {} if replies == other else {" ".join(place): [other]}
-    for name, one, two in pairs:
-        found |= find_differences(one, two, (*place, name))
-    return found
-
-
 def _join(ours: Any, other: Any, key: str = "") -> Any:
     """Return the replies of two toolsets as one."""
     if key in ("tools", "prompts") and isinstance(ours, list):

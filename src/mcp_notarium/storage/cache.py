@@ -13,6 +13,7 @@ from typing import TypeVar
 from mcp_notarium.domain.note import Note, Revision, Tombstone
 from mcp_notarium.domain.policy import EVERYTHING, Visibility
 from mcp_notarium.errors import CacheDamaged, CacheError
+from mcp_notarium.storage.change_records import ChangeRecords
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.hidden_notes import RULES_KEY
 from mcp_notarium.storage.journal_table import JournalTable
@@ -46,6 +47,7 @@ class Cache:
         self.vocabulary = Vocabulary(database)
         self.search = SearchIndex(database, self.vocabulary)
         self.sync_state = SyncState(database)
+        self.change_records = ChangeRecords(database)
         self.progress = SyncProgress(database, self.versions)
         self.journal = JournalTable(database)
         self._flusher = WalFlusher(database.path, database.before_flush)

@@ -166,7 +166,7 @@ class ViewCache(Cache):
         self._state = SyncState(database)
         self.versions = ViewVersions(self)
         self.journal = ViewJournal(self)
-        self.sync_state = stored.sync_state
+        self.sync_state, self.change_records = stored.sync_state, stored.change_records
         self.progress = stored.progress
         self.follow = self._look
         with self.database.transaction():

@@ -54,8 +54,6 @@ class NoteVersion:
     replaced_at: float
     replaced_by: str
     """Name and version of the client that asked for the write; '' if that is not known."""
-    size: int
-    """Bytes of its text."""
     etag: str
     made: str | None
     """The etag of the revision that the write has made; None if that has somebody else's change, too."""
@@ -316,7 +314,7 @@ def _find_excess(rows: list[Row], staying: set[int], size: int) -> list[tuple[in
 
 
 _FACTS = (
-    "number, server_version, modified_at, replaced_at, replaced_by, size, etag, made, "
+    "number, server_version, modified_at, replaced_at, replaced_by, etag, made, "
     "coalesce(length(full_copy), 0) > 0, change_id"
 )
 _OF = f"SELECT {_FACTS} FROM note_versions WHERE note_id = ? AND number > {CREATION} ORDER BY number DESC"  # noqa: S608 - constants of ours

@@ -27,9 +27,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum, Flag, StrEnum, auto
-from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from mcp_notarium.domain.characters import replace_surrogates
@@ -53,7 +52,7 @@ from mcp_notarium.errors import (
     StoreUnavailable,
     VersionConflict,
 )
-from mcp_notarium.stores.kind import Ids, Tree
+from mcp_notarium.stores.kind import Ids, KindTraits
 
 SEEDED = 10
 """The attempt from which a made id contains part of the seed, so that nobody has taken it."""
@@ -138,15 +137,11 @@ def _no_forms(_base: Revision, _body: bytes) -> tuple[Mapping[str, Any], Mapping
 
 
 @dataclass(frozen=True, slots=True)
-class Traits:
+class Traits(KindTraits):
     """Hold the facts about a store. The engine asks for these and never for a store's name."""
 
     changes: Changes
     write_guard: WriteGuard
-    ids: Ids
-    """Say what ids are made of. With PATHS the title of a new note may begin with its folder, ``Work/plan``. Another title
-    gives a note another id: in its folder, or from the top if the title has a ``/``. The attempts of ``new_id`` differ in
-    the last part alone."""
     retry: Retry
     probe: bool = False
     """Tell cheaply, by ``changes`` of a SNAPSHOT store, that nothing has changed since a listing."""
@@ -158,23 +153,13 @@ class Traits:
     compares: bool = False
     """Compare the base in ``push`` of a LAST_WRITER store right before the write, and read the note back right after.
     ``push`` raises ``VersionConflict``, and ``NoteNotFound`` for a note that is gone. Stores with another guard need not."""
-    trash: bool = False
-    """Have a trash; ``delete`` needs a note that lies there."""
     tags: bool = True
     tags_in_text: bool = False
     """Find tags in the text, too, so that an edit of the text changes the tags."""
     spaced_tags: bool = False
     """Take tags of several words."""
-    titles: bool = False
-    """Keep a title of its own for each note (``Content.title``)."""
     is_markdown: Callable[[Revision], bool] | bool = False
     """Tell whether the text of a note is Markdown whatever its properties are; else it is lines, each for itself."""
-    properties: frozenset[str] = frozenset()
-    """Name the marks that a note can have: properties that are set or not (``Content.properties``)."""
-    fields: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    """Name the other properties that its app keeps of a note, by its own names, with the values that a write may set.
-    (): only the app writes it, and ``compose`` leaves it as it is."""
-    other_properties: PropertyPlace = PropertyPlace.NOWHERE
     names_are_tags: bool = False
     """Have the name of each property of ``Content.properties`` among the tags, too."""
     dates: bool = True
@@ -201,12 +186,6 @@ class Traits:
     """Have notes with files of their own: see ``AttachmentStore``. In a store with paths they are files next to the notes."""
     asks_attachments: bool = False
     """Have files that only the service knows: see ``AskingStore``."""
-    keeps_files: bool = False
-    """Take files for notes: see ``KeepingStore``."""
-    adds_pictures: bool = False
-    """Take pictures as parts of notes: see ``PictureStore``."""
-    tree: Tree | None = None
-    """Have notes in folders under ids, or below notes, which no ``Content`` says: see ``TreeReads`` and ``MovingStore``."""
     copies: bool = False
     """Make a note from a template as its app does: see ``CopyingStore``."""
     types_properties: bool = False
@@ -228,6 +207,11 @@ class Traits:
     forms: Callable[[Revision, bytes], tuple[Mapping[str, Any], Mapping[str, Any]]] = _no_forms
     """Return what a composed body replaces in the store's own form, and by what, by its own names; pure."""
     max_note_bytes: int | None = None
+
+    @property
+    def replaces(self) -> bool:
+        """Tell whether a body may replace what no ``Content`` says: see ``ReplacingStore``."""
+        return self.revives or self.tree is not None
 
     @property
     def settable(self) -> list[str]:

@@ -1,6 +1,6 @@
 """Define what some stores do beyond the contract: revive notes, reach the files around them, read for native tools.
 
-Traits tell which (``revives``, ``tree``). A store's package has native reads in its ``native`` module, made by
+Traits tell which (``revives``, ``tree``, ``replaces``). A store's package has native reads in its ``native`` module, made by
 ``StoreKind.native``. They ask the store itself, so what they read may be newer than the index. Each answer is judged by the
 policy before anything of it is shown. The tools are in ``tools/toolsets``.
 """
@@ -35,12 +35,10 @@ class Replaced:
 
 
 async def find_replaced(store: Store, note_id: str, body: bytes) -> Replaced | None:
-    """Return what a body of an update would replace now; None where the content says all. See ``RevivingStore``."""
-    if store.traits.tree:
-        return await cast("MovingStore", store).find_replaced(note_id, body)  # its trait says so
-    if not store.traits.revives:
+    """Return what a body of an update would replace now; None where the content says all. See ``ReplacingStore``."""
+    if not store.traits.replaces:
         return None
-    return await cast("RevivingStore", store).find_replaced(note_id, body)
+    return await cast("ReplacingStore", store).find_replaced(note_id, body)  # its trait says so
 
 
 async def find_native(store: Store, note_id: str, body: bytes) -> bytes | None:
@@ -51,14 +49,12 @@ async def find_native(store: Store, note_id: str, body: bytes) -> bytes | None:
 
 def name_parts(store: Store, native: bytes) -> tuple[str, ...]:
     """Name what a ``native`` holds that no ``Content`` says; nothing where the content says all. Pure."""
-    knows = store.traits.revives or store.traits.tree
-    return cast("RevivingStore", store).name_parts(native) if knows else ()
+    return cast("ReplacingStore", store).name_parts(native) if store.traits.replaces else ()
 
 
 def shown_form(store: Store, native: bytes) -> Mapping[str, Any]:
     """Return what a person is shown of a ``native``, by the store's own names; nothing where the content says all. Pure."""
-    knows = store.traits.revives or store.traits.tree
-    return cast("RevivingStore", store).shown_form(native) if knows else {}
+    return cast("ReplacingStore", store).shown_form(native) if store.traits.replaces else {}
 
 
 def move_of(store: Store, body: bytes) -> str:
@@ -102,13 +98,13 @@ async def find_inside(
     return await cast("MovingStore", store).find_inside(note_id, body, tops)
 
 
-class MovingStore(Store, Protocol):
-    """Reach a store with the trait ``tree``. A body that moves a note was composed of a ``Content.native`` that says so."""
+class ReplacingStore(Store, Protocol):
+    """Reach a store with the trait ``replaces``: a body may replace what no ``Content`` says."""
 
     async def find_replaced(self, note_id: str, body: bytes) -> Replaced | None:
-        """Return the place that a body replaces now; an empty one if the note has arrived, None if the body moves none.
+        """Read what a composed body of an update would replace now; None if the content says all that it does.
 
-        Raises ``NoteNotFound``, and ``VersionConflict`` if the note has left its old place for another one.
+        Raises ``NoteNotFound``, and ``VersionConflict`` if another change has followed the one that the body goes by.
         """
 
     def name_parts(self, native: bytes) -> tuple[str, ...]:
@@ -116,6 +112,14 @@ class MovingStore(Store, Protocol):
 
     def shown_form(self, native: bytes) -> Mapping[str, Any]:
         """Return what a person is shown of a ``native``, by the store's own names. Pure."""
+
+
+class MovingStore(ReplacingStore, Protocol):
+    """Reach a store with the trait ``tree``. A body that moves a note was composed of a ``Content.native`` that says so.
+
+    It replaces the place of the note, and nothing if the note has arrived. ``find_replaced`` raises ``VersionConflict`` if the
+    note has left its old place for another one.
+    """
 
     def move_of(self, body: bytes) -> str:
         """See :func:`move_of`."""
@@ -130,10 +134,11 @@ class MovingStore(Store, Protocol):
         """
 
 
-class RevivingStore(Store, Protocol):
-    """Reach a store with the trait ``revives``.
+class RevivingStore(ReplacingStore, Protocol):
+    """Reach a store with the trait ``revives``, whose every body may replace something.
 
-    ``push`` of an update raises ``VersionConflict`` if it would replace something else than ``PendingWrite.replaced``.
+    ``push`` of an update raises ``VersionConflict`` if it would replace something else than ``PendingWrite.replaced``, and
+    ``find_replaced`` if the body takes back a change that another one has followed.
     """
 
     async def full_copy(self, note_id: str) -> bytes:
@@ -141,18 +146,6 @@ class RevivingStore(Store, Protocol):
 
         Raises ``NoteNotFound``.
         """
-
-    async def find_replaced(self, note_id: str, body: bytes) -> Replaced:
-        """Read what a composed body of an update would replace now.
-
-        Raises ``NoteNotFound``, and ``VersionConflict`` if the body takes back a change that another one has followed.
-        """
-
-    def name_parts(self, native: bytes) -> tuple[str, ...]:
-        """Name what a ``native`` holds that no ``Content`` says, in the user's words. Pure."""
-
-    def shown_form(self, native: bytes) -> Mapping[str, Any]:
-        """Return what a person is shown of a ``native``, by the app's own names. Pure."""
 
     def overlay(self, natives: Sequence[str]) -> str:
         """Combine what several writes have replaced, the newest first, into the state before the oldest. Pure."""

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.config_variable import Variable
 from mcp_notarium.domain.note import MARKS, PropertyPlace
@@ -170,8 +170,39 @@ def _no_places(_environ: Mapping[str, str]) -> tuple[Place, ...]:
     return ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class KindTraits:
+    """Hold the traits that are asked for before a store is open. Its kind says them, and its ``Traits`` take them from there."""
+
+    ids: Ids = Ids.RANDOM
+    """Say what ids are made of. With PATHS the title of a new note may begin with its folder, ``Work/plan``. Another title
+    gives a note another id: in its folder, or from the top if the title has a ``/``. The attempts of ``new_id`` differ in
+    the last part alone."""
+    titles: bool = False
+    """Keep a title of its own for each note (``Content.title``)."""
+    trash: bool = False
+    """Have a trash; ``delete`` needs a note that lies there."""
+    keeps_files: bool = False
+    """Take files for notes: see ``KeepingStore``."""
+    adds_pictures: bool = False
+    """Take pictures as parts of notes: see ``PictureStore``."""
+    properties: frozenset[str] = frozenset()
+    """Name the marks that a note can have: properties that are set or not (``Content.properties``)."""
+    fields: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """Name the other properties that its app keeps of a note, by its own names, with the values that a write may set.
+    (): only the app writes it, and ``compose`` leaves it as it is."""
+    other_properties: PropertyPlace = PropertyPlace.NOWHERE
+    tree: Tree | None = None
+    """Have notes in folders under ids, or below notes, which no ``Content`` says: see ``TreeReads`` and ``MovingStore``."""
+
+
+def traits_of(kind: KindTraits) -> dict[str, Any]:
+    """Return what a kind says of its notes, for its ``Traits``."""
+    return {name: getattr(kind, name) for name in KindTraits.__slots__}
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class StoreKind:
+class StoreKind(KindTraits):
     """Describe a kind of store."""
 
     name: str
@@ -189,16 +220,6 @@ class StoreKind:
     """Describe its tables in the database, if it has any; ``StoreContext.database`` reaches them."""
     copies: Callable[[StoreSettings], int] = _no_copies
     """Return how many verified copies of the database are kept."""
-    ids: Ids = Ids.RANDOM
-    """Say, as the next seven do, what is true of its notes before it is open. Its ``Traits`` take these from here."""
-    titles: bool = False
-    trash: bool = False
-    keeps_files: bool = False
-    adds_pictures: bool = False
-    properties: frozenset[str] = frozenset()
-    fields: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    other_properties: PropertyPlace = PropertyPlace.NOWHERE
-    tree: Tree | None = None
     describe: Callable[[Store], Awaitable[str]] | None = None
     """Ask an open store what it is, for `mcp-notarium doctor`."""
     clock: Callable[[Store], float | None] | None = None

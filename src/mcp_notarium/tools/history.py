@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from mcp_notarium.app import App
     from mcp_notarium.library import FilesSettled
     from mcp_notarium.library.history import Version
-    from mcp_notarium.storage.sync_state import KeptFileRow
+    from mcp_notarium.storage.change_records import KeptFileRow
 
 ROWS = 10
 """Versions of one answer. Each costs a request where the store keeps them."""

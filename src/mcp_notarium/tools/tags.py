@@ -1,8 +1,4 @@
-"""Handle ``manage list_tags`` and ``manage rename_tag``, and spell a tag as notes have it.
-
-A renaming saves one note after another, each through the journal as any other save. A note that has the
-new tag already is left alone, so the same call goes on where an earlier one has ended.
-"""
+"""Handle ``manage list_tags``, and spell a tag as notes have it. ``rename_tag`` is in ``bulk_changes``."""
 
 from __future__ import annotations
 

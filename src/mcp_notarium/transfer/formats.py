@@ -80,7 +80,7 @@ def decode(document: Mapping[str, Any]) -> Iterator[ExportedNote]:
         yield from_fields(fields, text=fields.get("text"), where=where)
 
 
-FORMAT = DocumentFormat("json", "JSON", "notes", encode, decode)
+FORMAT = DocumentFormat("json", "notes", encode, decode)
 
 
 Report = Callable[[int, int], object]

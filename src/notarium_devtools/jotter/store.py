@@ -37,6 +37,7 @@ from mcp_notarium.stores.extensions import NoteIndex, Replaced
 from mcp_notarium.stores.http import HttpSession, Reply, Request
 from mcp_notarium.stores.http_rules import RetryPolicy
 from mcp_notarium.stores.json_answers import parse_json, to_json
+from mcp_notarium.stores.kind import traits_of
 from notarium_devtools.jotter import codec
 from notarium_devtools.jotter.kind import KIND
 from notarium_devtools.jotter.notebooks import Notebooks
@@ -53,15 +54,11 @@ class Jotter:
     traits = Traits(
         Changes.FEED,
         WriteGuard.LAST_WRITER,
-        KIND.ids,
         Retry.ASK,
+        **traits_of(KIND),
         compares=True,
         long_poll=True,
-        trash=KIND.trash,
         tags=False,
-        titles=KIND.titles,
-        fields=KIND.fields,
-        tree=KIND.tree,
         is_markdown=True,
         keeps_dates=True,
         beside=codec.describe,
@@ -191,7 +188,7 @@ class Jotter:
         return Notebooks(self, index)
 
     async def find_replaced(self, note_id: str, body: bytes) -> Replaced | None:
-        """Return the notebook that a body takes the note from; see ``MovingStore``."""
+        """Return the notebook that a body takes the note from; see ``ReplacingStore``."""
         if (move := codec.read_move(body)) is None:
             return None
         held = codec.notebook_of(await self.get(note_id))
@@ -204,11 +201,11 @@ class Jotter:
         )
 
     def name_parts(self, native: bytes) -> tuple[str, ...]:
-        """See ``MovingStore.name_parts``."""
+        """See ``ReplacingStore.name_parts``."""
         return ("notebook",) if codec.read_move(native) else ()
 
     def shown_form(self, native: bytes) -> dict[str, str]:
-        """See ``MovingStore.shown_form``."""
+        """See ``ReplacingStore.shown_form``."""
         move = codec.read_move(native)
         return {"notebook": move["new"]} if move else {}
 

@@ -57,13 +57,13 @@ def search(
     model: Path,
     work: Callable[[MeaningSearch], Awaitable[None]],
     *,
-    leads: bool | list[bool] = True,
+    leads: Callable[[], bool] = lambda: True,
 ) -> None:
     async def scenario() -> None:
         made = MeaningSearch(
             model,
             cache.database,
-            leads=lambda: leads[0] if isinstance(leads, list) else leads,
+            leads=leads,
             log=logs.get("test"),
         )
         task = asyncio.create_task(made.run())
@@ -74,6 +74,11 @@ def search(
             await asyncio.wait({task})
 
     asyncio.run(scenario())
+
+
+async def until_nearest(cache: Cache, made: MeaningSearch, text: str, *nearest: str) -> None:
+    while ids(cache, await made.find_nearest(text, most=1)) != [*nearest]:  # noqa: ASYNC110 - no event tells
+        await asyncio.sleep(0.01)
 
 
 def has_vectors(cache: Cache, count: int) -> Callable[[], bool]:
@@ -88,8 +93,7 @@ def test_notes_are_embedded_and_found_whatever_changes(cache: Cache, model: Path
         assert ids(cache, await made.find_nearest("hound", most=1)) == ["a"]
         assert ids(cache, await made.find_nearest("facture", most=1)) == ["c"]
         put(cache, version=2, a="a physician")
-        await until(lambda: made.settled)
-        assert ids(cache, await made.find_nearest("doctor", most=1)) == ["a"]
+        await until_nearest(cache, made, "doctor", "a")
         put(cache, d="the hound")
         await until(has_vectors(cache, 4))
         assert ids(cache, await made.find_nearest("dog", most=1)) == ["d"]
@@ -123,11 +127,7 @@ def test_work_goes_on_where_it_was_and_another_model_begins_anew(
     assert sum(wrote) == 20
     other = write_model(tmp_path / "other", seed=2)
 
-    async def replaced(made: MeaningSearch) -> None:
-        await until(lambda: made.settled)
-
-    search(cache, other, replaced)
-    assert sum(wrote) == 40
+    search(cache, other, lambda _: until(lambda: sum(wrote) == 40))
     assert cache.database.number("SELECT count(DISTINCT model) FROM note_vectors") == 1
 
 
@@ -164,14 +164,21 @@ def test_removed_notes_take_no_place_and_leave_no_meaning_to_others(
 
     async def work(made: MeaningSearch) -> None:
         await until(has_vectors(cache, 2))
-        leads[0] = False  # early: a round that has begun would find the new note
+        leading.clear()
+        await until(rounds_ended.is_set)  # a round that has begun would find the new note
         assert ids(cache, await made.find_nearest("hound", most=1)) == ["b"]
         cache_room.store(cache, [Tombstone("b")])
         assert ids(cache, await made.find_nearest("hound", most=9)) == ["a"]
         put(cache, c="an invoice")  # SQLite gives it the number of the removed one
         assert ids(cache, await made.find_nearest("hound", most=9)) == ["a"]
 
-    leads = [True]
+    leading, rounds_ended = {"yes"}, asyncio.Event()
+
+    def leads() -> bool:
+        if not leading:
+            rounds_ended.set()
+        return bool(leading)
+
     search(cache, model, work, leads=leads)
 
 
@@ -183,12 +190,12 @@ def test_a_process_that_does_not_lead_searches_and_writes_nothing(
     put(cache, c="the hound")
 
     async def work(made: MeaningSearch) -> None:
-        await until(lambda: made.ready)
+        await until_nearest(cache, made, "dog", "a")
         await asyncio.sleep(0.2)
         assert has_vectors(cache, 2)()
         assert ids(cache, await made.find_nearest("chien", most=1)) == ["a"]
 
-    search(cache, model, work, leads=False)
+    search(cache, model, work, leads=lambda: False)
 
 
 @pytest.mark.parametrize("method", ["embed_passage", "embed_query"])
@@ -201,13 +208,12 @@ def test_a_model_that_fails_at_a_text_leaves_the_search_by_words(
         raise RuntimeError(text)
 
     async def work(made: MeaningSearch) -> None:
-        await until(lambda: made.ready)
+        await until_nearest(cache, made, "dog", "a")
         monkeypatch.setattr(Embedder, method, fail)
         put(cache, b="a car")
         if method == "embed_query":
             await until(has_vectors(cache, 2))
             assert await made.find_nearest("hound", most=1) == []
-        await until(lambda: not made.ready)
-        assert await made.find_nearest("hound", most=1) == []
+        await until_nearest(cache, made, "hound")
 
     search(cache, model, work)

@@ -9,7 +9,7 @@ from mcp_notarium.domain.policy import ACTIONS, LOOKING, PERMISSIVE, TOOLS, Mode
 from mcp_notarium.protocol.static_replies import StaticReplies, offering, read_replies
 from mcp_notarium.stores import registry
 from mcp_notarium.tools.catalog import wire_form
-from mcp_notarium.tools.toolsets import find_toolset, toolset_names
+from mcp_notarium.tools.toolsets import find_toolset
 from notarium_devtools import static_replies as generator
 
 STORED = read_replies()
@@ -28,7 +28,7 @@ def said(replies):
 
 
 @pytest.mark.attack(42)
-@pytest.mark.parametrize("toolset", toolset_names())
+@pytest.mark.parametrize("toolset", generator.toolset_names())
 def test_stored_replies_are_what_the_sdk_says_today(toolset):
     assert generated(toolset) == read_replies(toolset)
 

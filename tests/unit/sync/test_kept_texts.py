@@ -13,10 +13,9 @@ from mcp_notarium.library.history import History
 from mcp_notarium.storage.audit_log import Act, AuditLog
 from mcp_notarium.storage.version_table import VersionLimits
 from mcp_notarium.stores.contract import Changes, Retry, Traits, Versions, WriteGuard
-from mcp_notarium.stores.kind import Ids
 from support.memory_client import Fault
 
-WITHOUT_VERSIONS = Traits(Changes.SNAPSHOT, WriteGuard.CAS, Ids.RANDOM, Retry.ASK, titles=True)
+WITHOUT_VERSIONS = Traits(Changes.SNAPSHOT, WriteGuard.CAS, Retry.ASK, titles=True)
 
 
 def texts(client, note_id):

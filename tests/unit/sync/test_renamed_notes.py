@@ -129,7 +129,9 @@ def test_before_the_rename_is_known_nothing_is_written_and_nothing_of_the_note_i
     asyncio.run(vault.sync())
     assert vault.contents() == store.contents()
     assert vault.note("a.md").id == "c.md"
-    assert [version.size for version in vault.cache.versions.of("c.md")] == [len("Plan\nof a\n")]
+    (version,) = vault.cache.versions.of("c.md")
+    _, content = vault.cache.versions.get("c.md", version.local_version)
+    assert content.text == "Plan\nof a\n"
 
 
 async def unanswered(vault, name, text, fault=Fault.TIMEOUT):

@@ -18,7 +18,6 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.stores.contract import Changes, Retry, Traits, WriteGuard, is_supported
-from mcp_notarium.stores.kind import Ids
 from support.memory_client import (
     LIKE_EVENTS,
     LIKE_EXAMPLE,
@@ -77,7 +76,7 @@ def test_every_row_the_engine_is_tested_with_is_supported_and_no_other(row):
 
 
 def test_a_store_that_keeps_the_last_write_and_knows_write_ids_is_no_supported_row():
-    guess = Traits(Changes.FEED, WriteGuard.LAST_WRITER, Ids.RANDOM, Retry.IDEMPOTENT)
+    guess = Traits(Changes.FEED, WriteGuard.LAST_WRITER, Retry.IDEMPOTENT)
     assert not is_supported(guess)
 
 

@@ -9,7 +9,8 @@ import pytest
 from pydantic import BaseModel, TypeAdapter
 
 from mcp_notarium.tools.requests import _Field, _fields, read_arguments
-from mcp_notarium.tools.toolsets import find_toolset, toolset_names
+from mcp_notarium.tools.toolsets import find_toolset
+from notarium_devtools.static_replies import toolset_names
 
 
 def requests() -> dict[str, type[BaseModel]]:

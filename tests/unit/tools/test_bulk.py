@@ -426,7 +426,7 @@ async def test_the_last_eight_unfinished_changes_are_known_and_no_more(harness):
     for number in range(12):
         with pytest.raises(asyncio.CancelledError):
             await act(harness, "change", Leaves(agrees=True), ids=IDS, add_tags=[f"x{number}"])
-    kept = harness.app.cache.sync_state._changes()
+    kept = harness.app.cache.change_records._changes()
     assert len(kept) == 8
 
 

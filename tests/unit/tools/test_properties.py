@@ -6,6 +6,7 @@ from mcp_notarium.domain.note import MARKS
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus
+from mcp_notarium.stores.kind import traits_of
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.simplenote.store import SimplenoteStore
 from mcp_notarium.stores.trilium.store import TriliumStore
@@ -36,8 +37,7 @@ def test_every_property_of_a_store_has_a_field():
 def test_what_a_kind_says_before_its_store_is_open_is_true(store):
     package = store.__module__.split(".")[2]
     (kind,) = (kind for kind in registry.kinds() if kind.name == package)
-    for trait in ("titles", "trash", "properties", "other_properties"):
-        assert getattr(kind, trait) == getattr(store.traits, trait), trait
+    assert traits_of(kind) == traits_of(store.traits)
 
 
 def shown(answer):

@@ -26,6 +26,7 @@ from mcp_notarium.stores.kind import (
     StoreSettings,
     Truth,
     is_plain_id,
+    traits_of,
 )
 
 if TYPE_CHECKING:
@@ -179,11 +180,7 @@ MEMORY = StoreKind(
     identity=lambda _settings: AccountIdentity("memory", "", ""),
     open=_open,
     access=_access,
-    titles=True,
-    trash=True,
-    keeps_files=True,
-    properties=KIND.properties,
-    other_properties=KIND.other_properties,
+    **traits_of(KIND),
     native_toolset=KIND.native_toolset,
     persistent=False,
 )

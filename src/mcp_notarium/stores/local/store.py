@@ -36,6 +36,7 @@ from mcp_notarium.stores.contract import (
     random_id,
 )
 from mcp_notarium.stores.extensions import Attachment, KeptFile, Restored, Room
+from mcp_notarium.stores.kind import traits_of
 from mcp_notarium.stores.local import attachments
 from mcp_notarium.stores.local.kind import KIND
 
@@ -56,16 +57,11 @@ class LocalStore:
     traits = Traits(
         Changes.FEED,
         WriteGuard.CAS,
-        KIND.ids,
         Retry.IDEMPOTENT,
-        trash=KIND.trash,
-        titles=KIND.titles,
-        properties=KIND.properties,
-        other_properties=KIND.other_properties,
+        **traits_of(KIND),
         keeps_dates=True,
         in_database=True,
         attachments=True,
-        keeps_files=KIND.keeps_files,
     )
     codec_version = 1
     largest_file = attachments.LARGEST

@@ -82,7 +82,7 @@ def pictures_of(body: bytes, replaced: bytes | None) -> str:
 
 
 def name_parts(native: bytes) -> tuple[str, ...]:
-    """See ``RevivingStore.name_parts``."""
+    """See ``ReplacingStore.name_parts``."""
     columns = json.loads(native)["columns"] if native else {}
     unknown = "labels" in columns and not tags_of(unpack(columns["labels"]))[1]
     named = [name for column, name in _PARTS.items() if column in columns]
@@ -90,7 +90,7 @@ def name_parts(native: bytes) -> tuple[str, ...]:
 
 
 def shown_form(native: bytes) -> dict[str, Any]:
-    """See ``RevivingStore.shown_form``: the columns that say something and that no part of the content shows in the same words."""
+    """See ``ReplacingStore.shown_form``: the columns that say something and that no part of the content shows in the same words."""
     columns = json.loads(native)["columns"] if native else {}
     return {name: value for name, value in columns.items() if name not in _SHOWN_ELSEWHERE}
 

@@ -43,6 +43,7 @@ from mcp_notarium.stores.contract import (
     random_id,
 )
 from mcp_notarium.stores.extensions import ELSEWHERE, Attachment, NoteIndex, Replaced
+from mcp_notarium.stores.kind import traits_of
 from mcp_notarium.stores.memento import note_codec, note_table
 from mcp_notarium.stores.memento.database_file import DatabaseFile
 from mcp_notarium.stores.memento.kind import KIND
@@ -68,18 +69,14 @@ class MementoStore:
     traits = Traits(
         Changes.SNAPSHOT,
         WriteGuard.CAS,
-        KIND.ids,
         Retry.ASK,
+        **traits_of(KIND),
         probe=True,
         long_poll=True,
-        titles=KIND.titles,
         spaced_tags=True,
-        properties=KIND.properties,
-        fields=KIND.fields,
         revives=True,
         beside=note_codec.beside,
         attachments=True,
-        adds_pictures=KIND.adds_pictures,
     )
     largest_file = _LARGEST_PICTURE
     codec_version = note_codec.VERSION
@@ -203,7 +200,7 @@ class MementoStore:
 
     @in_thread
     def find_replaced(self, note_id: str, body: bytes) -> Replaced:
-        """See ``RevivingStore.find_replaced``."""
+        """See ``ReplacingStore.find_replaced``."""
         with self._file.reading() as opened:
             found = NoteTable(*opened, self._user_id).find_replaced(note_id, body)
         if found is None:

@@ -119,7 +119,6 @@ def list_texts(notes: Sequence[ExportedNote]) -> Iterator[ExportedFile]:
 
 FORMAT = DocumentFormat(
     "simplenote",
-    "the zip file of Simplenote's export",
     "activeNotes",
     encode,
     decode,

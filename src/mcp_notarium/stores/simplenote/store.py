@@ -35,6 +35,7 @@ from mcp_notarium.stores.contract import (
 from mcp_notarium.stores.http import HttpSession, Reply, Request, each
 from mcp_notarium.stores.http_rules import ConnectionDropped
 from mcp_notarium.stores.json_answers import DEEPEST, AnswerTooLarge, parse_json, to_json
+from mcp_notarium.stores.kind import traits_of
 from mcp_notarium.stores.simplenote import note_codec
 from mcp_notarium.stores.simplenote.change_feed_codec import changes_from
 from mcp_notarium.stores.simplenote.kind import KIND, NOTES, Urls, is_possible_id
@@ -70,13 +71,10 @@ class SimplenoteStore:
     traits = Traits(
         changes=Changes.FEED | Changes.DELTA,
         write_guard=WriteGuard.SERVER_MERGE,
-        ids=KIND.ids,
         retry=Retry.IDEMPOTENT,
+        **traits_of(KIND),
         long_poll=True,
         versions=Versions.BY_ETAG,
-        trash=KIND.trash,
-        properties=KIND.properties,
-        fields=KIND.fields,
         keeps_dates=True,
         fixed_creation=True,
         shares_by_tag=True,

@@ -12,7 +12,6 @@ This happens in the background, after the note itself is stored. It never raises
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 import unicodedata
 import uuid
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 from urllib.parse import quote
 
+from mcp_notarium import logs
 from mcp_notarium.domain.note import PendingWrite, Revision
 from mcp_notarium.errors import (
     SHORTEN,
@@ -54,7 +54,7 @@ _DATES = frozenset({"modificationDate", "creationDate"})
 _NOT_DELETED = frozenset({_NOT_FOUND, _BAD_VERSION, _REPEATED, _EMPTY_CHANGE})
 
 
-_LOG = logging.getLogger(__name__)
+_LOG = logs.get("simplenote")
 _BUCKET = "tag"
 _PAGE = "1000"
 _MOST_PAGES = 20
@@ -312,7 +312,7 @@ class TagList:
             try:
                 await self._complete(tags, earlier)
             except NotariumError as error:
-                _LOG.debug("tag object not made: %s", type(error).__name__)
+                _LOG.debug("simplenote.tag_not_made", error=type(error).__name__)
 
     async def _complete(
         self, tags: tuple[str, ...], earlier: Callable[[], Awaitable[Iterable[str]]]

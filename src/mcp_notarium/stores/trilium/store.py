@@ -35,6 +35,7 @@ from mcp_notarium.stores.contract import (
 from mcp_notarium.stores.extensions import Attachment, KeptFile, NoteIndex, Replaced, Restored, Room
 from mcp_notarium.stores.http import MIB, HttpSession, Request, each
 from mcp_notarium.stores.json_answers import to_json
+from mcp_notarium.stores.kind import traits_of
 from mcp_notarium.stores.trilium import note_codec, write_steps
 from mcp_notarium.stores.trilium.attachment_writer import LARGEST, AttachmentWriter
 from mcp_notarium.stores.trilium.attachments import (
@@ -67,11 +68,9 @@ class TriliumStore:
     traits = Traits(
         Changes.SNAPSHOT,
         WriteGuard.LAST_WRITER,
-        KIND.ids,
         Retry.ASK,
+        **traits_of(KIND),
         probe=True,
-        titles=KIND.titles,
-        other_properties=KIND.other_properties,
         names_are_tags=True,
         is_markdown=note_codec.is_markdown,
         dates=False,
@@ -80,8 +79,6 @@ class TriliumStore:
         copies=True,
         attachments=True,
         asks_attachments=True,
-        keeps_files=KIND.keeps_files,
-        tree=KIND.tree,
         publishes=True,
         given=note_codec.given,
         own_form=note_codec.as_it_was,
@@ -276,15 +273,15 @@ class TriliumStore:
     # Moves
 
     async def find_replaced(self, note_id: str, body: bytes) -> Replaced | None:
-        """See ``MovingStore.find_replaced``."""
+        """See ``ReplacingStore.find_replaced``."""
         return await self._moves.find_replaced(note_id, body)
 
     def name_parts(self, native: bytes) -> tuple[str, ...]:
-        """See ``MovingStore.name_parts``."""
+        """See ``ReplacingStore.name_parts``."""
         return (NAME,) if self.move_of(native) else ()
 
     def shown_form(self, native: bytes) -> dict[str, str]:
-        """See ``MovingStore.shown_form``."""
+        """See ``ReplacingStore.shown_form``."""
         move = json.loads(native).get("move") if native else None
         return {"parent": move["new"]} if move else {}
 

@@ -11,7 +11,6 @@ symbols, numbers and characters stay as they are written. Of a tagged value the 
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import unicodedata
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from mcp_notarium import logs
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.date_formats import LONGEST, format_java, format_moment
 from mcp_notarium.domain.properties import FORMS
@@ -57,7 +57,7 @@ _CLOSING = {"{": "}", "(": ")", "[": "]"}
 _FILE = "types.json"
 _MOST = 5_000
 """Properties whose types are read."""
-_LOG = logging.getLogger(__name__)
+_LOG = logs.get("vault")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def read_attachment_settings(root: int, note: str) -> AttachmentSettings:
     """
     beside = note.rpartition("/")[0]
     app = read_json(root, "app.json")
-    if app is None and not _has_folder(root, OBSIDIAN):
+    if app is None and not _is_obsidian(root):
         logseq = _read_logseq(root) is not None
         folder = _ASSETS if logseq else beside
         return AttachmentSettings(folder, False, "relative", True, logseq, logseq)  # noqa: FBT003 - named above
@@ -115,9 +115,9 @@ def read_attachment_settings(root: int, note: str) -> AttachmentSettings:
     return AttachmentSettings(below, wiki, form, False, True)  # noqa: FBT003 - named above
 
 
-def _has_folder(root: int, name: str) -> bool:
+def _is_obsidian(root: int) -> bool:
     with suppress(OSError):
-        os.close(open_folder(root, [name], exact=False))
+        os.close(open_folder(root, [OBSIDIAN], exact=False))
         return True
     return False
 
@@ -370,7 +370,8 @@ class PropertyTypes:
         if not self._told and _is_there(root):
             self._told = True
             _LOG.warning(
-                "the types of properties in .obsidian/types.json cannot be read, and are not used"
+                "vault.types_unreadable",
+                message="The types of properties in .obsidian/types.json cannot be read, and are not used.",
             )
         return {}
 

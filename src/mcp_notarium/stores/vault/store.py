@@ -44,6 +44,7 @@ from mcp_notarium.stores.extensions import (
     Room,
     TemplateSettings,
 )
+from mcp_notarium.stores.kind import traits_of
 from mcp_notarium.stores.vault import app_settings, attachment_writer, attachments, note_codec
 from mcp_notarium.stores.vault import canvases as canvas_files
 from mcp_notarium.stores.vault.app_settings import PropertyTypes
@@ -81,21 +82,17 @@ class VaultStore:
     traits = Traits(
         Changes.SNAPSHOT,
         WriteGuard.LAST_WRITER,
-        KIND.ids,
         Retry.ASK,
+        **traits_of(KIND),
         probe=True,
         long_poll=True,
         whole_listings=True,
-        trash=KIND.trash,
         tags_in_text=True,
-        titles=KIND.titles,
-        other_properties=KIND.other_properties,
         is_markdown=True,
         dates=False,
         days=Days.PLACED,
         templates=True,
         types_properties=True,
-        keeps_files=KIND.keeps_files,
         exact=note_codec.EXACT,
         forms=note_codec.forms,
         max_note_bytes=_MIB,

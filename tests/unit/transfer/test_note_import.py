@@ -21,8 +21,8 @@ from mcp_notarium.stores.contract import Acknowledgement, Traits
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.simplenote.store import SimplenoteStore
 from mcp_notarium.stores.vault.store import VaultStore
-from mcp_notarium.transfer import formats, import_plan
-from mcp_notarium.transfer.import_plan import ImportPlan, ImportResult
+from mcp_notarium.transfer import formats, note_import
+from mcp_notarium.transfer.note_import import ImportPlan, ImportResult
 from support import exports
 from support.memory_client import MemoryClient
 from support.memory_store import MemoryStore
@@ -60,8 +60,8 @@ def run(client: Client, notes: list[ExportedNote], kind: str) -> tuple[ImportPla
     async def work() -> tuple[ImportPlan, ImportResult]:
         one = transfer(client)
         of = registry.kind(kind)
-        planned = await import_plan.plan(notes, one, of, now=NOW)
-        return planned, await import_plan.carry_out(planned, one, of, lambda _done, _total: None)
+        planned = await note_import.plan(notes, one, of, now=NOW)
+        return planned, await note_import.carry_out(planned, one, of, lambda _done, _total: None)
 
     return asyncio.run(work())
 
@@ -81,7 +81,7 @@ def test_notes_keep_what_they_have_and_are_imported_once(local: Client) -> None:
     assert (done.imported, planned.there, planned.losses) == (
         4,
         0,
-        {import_plan.FOLDER_TO_TAG: [NOTES[2]]},
+        {note_import.FOLDER_TO_TAG: [NOTES[2]]},
     )
     held = all_of(local)
     tagged = replace(NOTES[2], content=replace(NOTES[2].content, tags=("folder:Folder",)))
@@ -109,7 +109,7 @@ def test_a_note_that_has_changed_stays_and_another_of_its_id_is_imported(local: 
 def test_a_local_import_that_is_killed_between_transactions_is_finished_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    monkeypatch.setattr(import_plan, "_MOST_TOGETHER", 2)
+    monkeypatch.setattr(note_import, "_MOST_TOGETHER", 2)
     steps: list[str] = []
 
     def end(at: str) -> None:
@@ -164,7 +164,7 @@ def test_several_notes_are_on_the_way_to_a_service_and_an_error_of_all_ends_the_
 def test_an_import_waits_for_a_service_that_is_asked_too_much(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(import_plan, "_PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(note_import, "_PAUSES", (0.0, 0.0))
     service = MemoryStore()
     client = Client(tmp_path, service)
     asyncio.run(client.sync())
@@ -225,9 +225,9 @@ def test_in_a_vault_paths_are_kept_and_names_are_given_once(tmp_path: Path) -> N
     planned, done = run(client, notes, "vault")
     assert (done.imported, done.refused) == (4, [])
     assert planned.losses == {
-        import_plan.NO_PROPERTY.format("pinned"): [NOTES[1]],
-        import_plan.NO_DATES: notes,
-        import_plan.OTHER_TITLE: [notes[2]],
+        note_import.NO_PROPERTY.format("pinned"): [NOTES[1]],
+        note_import.NO_DATES: notes,
+        note_import.OTHER_TITLE: [notes[2]],
     }
     files = {
         path.relative_to(tmp_path / "vault").as_posix()
@@ -261,7 +261,7 @@ def test_a_tag_that_a_store_refuses_is_written_as_a_word_or_left_out(tmp_path: P
     tagged = note("a1", "one", tags=("two words", "c++", "2024", "ok"))
     planned, done = run(client, [tagged, note("a2", "two", tags=("ok",))], "vault")
     assert done.imported == 2
-    assert planned.losses[import_plan.OTHER_TAGS] == [tagged]
+    assert planned.losses[note_import.OTHER_TAGS] == [tagged]
     assert client.note("one.md").tags == ("two_words", "c", "ok")
     asyncio.run(client.remote.close())
     client.close()
@@ -302,7 +302,7 @@ def test_a_note_without_dates_has_those_of_its_file_and_is_imported_once(
     os.utime(path, (1.5e9, 1.5e9))
     given = exports.read(path)
     planned, done = run(local, given, "local")
-    assert (done.imported, planned.losses) == (3, {import_plan.UNDATED: [given[0], given[2]]})
+    assert (done.imported, planned.losses) == (3, {note_import.UNDATED: [given[0], given[2]]})
     dates = {one.content.text: (one.created_at, one.modified_at) for one in all_of(local)}
     assert dates["a"] == dates["c"] == (1.5e9, 1.5e9)
     assert dates["b"] == (1577836800.0, 1577836800.0)
@@ -364,8 +364,8 @@ def test_folders_survive_vault_to_vault_and_through_a_local_notebook(
         local = Client(tmp_path / "local", None, remote=LocalStore)
         planned, done = run(local, notes, "local")
         assert done.imported == len(TREE)
-        assert len(planned.losses[import_plan.FOLDER_TO_TAG]) == len(TREE) - 1
-        assert import_plan.NO_FOLDER not in planned.losses
+        assert len(planned.losses[note_import.FOLDER_TO_TAG]) == len(TREE) - 1
+        assert note_import.NO_FOLDER not in planned.losses
         tags = {one.content.title: one.content.tags for one in all_of(local)}
         assert "folder:My%20notes%2C%20old" in tags["größe (x) & 100%@home"]
         assert run(local, notes, "local")[1].imported == 0
@@ -375,7 +375,7 @@ def test_folders_survive_vault_to_vault_and_through_a_local_notebook(
     planned, done = run(target, notes, "vault")
     assert done.imported == len(TREE)
     assert tree(tmp_path / "target" / "vault") == TREE
-    assert (import_plan.FOLDER_FROM_TAG in planned.losses) is between
+    assert (note_import.FOLDER_FROM_TAG in planned.losses) is between
     planned, done = run(target, notes, "vault")
     assert (planned.there, planned.differ, done.imported) == (len(TREE), [], 0)
     end(target)
@@ -400,7 +400,7 @@ def test_a_title_that_no_file_can_have_is_told_with_the_one_it_gets(tmp_path: Pa
         note("a3", "z", title="Plan"),
     ]
     planned, _ = run(client, notes, "vault")
-    assert planned.losses[import_plan.OTHER_TITLE] == [notes[0], notes[2]]
+    assert planned.losses[note_import.OTHER_TITLE] == [notes[0], notes[2]]
     assert planned.titles == ["x", "Plan 2"]
     end(client)
 
@@ -426,29 +426,29 @@ BARE = replace(
 @pytest.mark.parametrize(
     ("given", "traits", "held", "loss"),
     [
-        (note(title="T"), BARE, Content("T\nt"), import_plan.TITLE_TO_TEXT),
-        (note(text="# T\nt", title="T"), BARE, Content("# T\nt"), import_plan.TITLE_TO_TEXT),
-        (note(trash=True), BARE, None, import_plan.NO_TRASH),
-        (note(tags=("a",)), BARE, Content("t"), import_plan.NO_TAGS),
+        (note(title="T"), BARE, Content("T\nt"), note_import.TITLE_TO_TEXT),
+        (note(text="# T\nt", title="T"), BARE, Content("# T\nt"), note_import.TITLE_TO_TEXT),
+        (note(trash=True), BARE, None, note_import.NO_TRASH),
+        (note(tags=("a",)), BARE, Content("t"), note_import.NO_TAGS),
         (
             note(properties=Properties({"pinned": "no"})),
             SimplenoteStore.traits,
             Content("t"),
-            import_plan.NO_PROPERTY.format("pinned"),
+            note_import.NO_PROPERTY.format("pinned"),
         ),
-        (note(text="x" * 100), BARE, None, import_plan.TOO_LARGE),
-        (note(text="x" * 1_000_001), SimplenoteStore.traits, None, import_plan.TOO_LARGE),
+        (note(text="x" * 100), BARE, None, note_import.TOO_LARGE),
+        (note(text="x" * 1_000_001), SimplenoteStore.traits, None, note_import.TOO_LARGE),
         (
             note(properties=flags("p")),
             BARE,
             Content("t"),
-            import_plan.NO_PROPERTY.format("p"),
+            note_import.NO_PROPERTY.format("p"),
         ),
         (
             note(tags=("a@example.org", "b", "@home")),
             replace(LocalStore.traits, shares_by_tag=True),
             Content("t", ("b", "@home")),
-            import_plan.SHARED,
+            note_import.SHARED,
         ),
     ],
 )
@@ -456,7 +456,7 @@ def test_what_a_store_cannot_hold_is_counted(
     given: ExportedNote, traits: Traits, held: Content | None, loss: str
 ) -> None:
     lost: list[str] = []
-    assert import_plan.adapt(given, traits, lost) == held
+    assert note_import.adapt(given, traits, lost) == held
     assert lost == [loss]
 
 
@@ -488,6 +488,6 @@ def test_what_the_tags_of_another_program_become_is_told(
     given = exports.read(folder)
     planned, done = run(local, given, "local")
     losses = planned.losses
-    losses.pop(import_plan.TITLE_TO_TEXT, None)
+    losses.pop(note_import.TITLE_TO_TEXT, None)
     assert (done.imported, losses) == (1, dict.fromkeys(told, given))
     assert [one.content.tags for one in all_of(local)] == [tags]
