@@ -55,6 +55,7 @@ BY_NAME = {
     "mcp_notarium.storage.journal_table: attrgetter(*_PATHS)": "columns of the journal, as fields of an entry",
     "mcp_notarium.cli.signals: getattr(signal, name, None)": _A_FLAG,
     "mcp_notarium.cli.policy: getattr(policy.limits, one.name)": "the fields of a dataclass",
+    "mcp_notarium.stores.kind: getattr(kind, name)": "the fields of a dataclass",
     "mcp_notarium.cli.terminal: getattr(self._stream, name)": "a stream that stands for another",
     "mcp_notarium.logs.setup: getattr(self.stream, name)": "a stream that stands for another",
     "mcp_notarium.protocol.server: getattr(signal, name, None)": _A_FLAG,
