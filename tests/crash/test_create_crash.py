@@ -34,7 +34,7 @@ def test_a_first_start_killed_at_any_step_is_followed_by_a_good_one(tmp_path, st
     assert not list(config.account_dir.glob("*.tmp"))
     assert not list(config.account_dir.glob(".*.tmp"))
     with closing(open_cheaply(config)) as again:
-        assert again.generation == generation
+        assert again.anchor.generation == generation
 
 
 def test_every_step_of_a_first_start_is_tried_above(tmp_path):
@@ -80,7 +80,7 @@ def test_before_its_commit_point_a_killed_rebuild_leaves_the_old_cache_to_its_ow
 ):
     config = account(tmp_path)
     with closing(open_cheaply(config, clock=lambda: NOW)) as first:
-        generation = first.generation
+        generation = first.anchor.generation
     assert run_killed(account_child.rebuild, tmp_path, step) == KILLED
     with closing(open_cheaply(config)) as opened:
         assert opened.anchor.generation == generation

@@ -79,7 +79,7 @@ def test_a_first_start_makes_a_cache_and_the_next_opens_it(tmp_path):
         assert first.notices == ()
     with closing(open_cheaply(account(tmp_path))) as second:
         assert not second.created
-        assert second.generation == first.generation
+        assert second.anchor.generation == first.anchor.generation
         assert second.data_key == first.data_key
         assert mark_of(second) == "kept"
 

@@ -76,7 +76,7 @@ def test_the_database_is_not_rewritten_and_keeps_its_content(tmp_path):
         generation, data_key = opened.anchor.generation, opened.data_key
     change(config)
     with closing(open_cheaply(replace(config, db_key=NEW))) as again:
-        assert (again.generation, again.data_key) == (generation, data_key)
+        assert (again.anchor.generation, again.data_key) == (generation, data_key)
         assert again.database.row("SELECT value FROM sync_metadata WHERE key = 'mark'") == ("kept",)
 
 
