@@ -1,4 +1,4 @@
-"""Run one blocking call outside the event loop, in a thread that does not delay the end of the process.
+"""Run one blocking call outside the event loop, in a thread that does not delay the end of the process; wait for a task that goes on.
 
 The process waits at its end for threads of ``asyncio.to_thread``. A call that waits for a lock of
 another process would keep a server alive that was told to stop.
@@ -48,6 +48,19 @@ async def run_in_thread(
         handover.abandon()
         raise
     return handover.take_result()
+
+
+async def shield_task(task: asyncio.Future[_Result]) -> _Result:
+    """Wait for a task, which goes on if the caller is cancelled: nobody is told of its error then.
+
+    Since Python 3.14 ``asyncio.shield`` reports that error to the loop, as one that nobody has planned.
+    """
+    try:
+        await asyncio.wait([task])
+    except asyncio.CancelledError:
+        task.add_done_callback(lambda _: task.cancelled() or task.exception())
+        raise
+    return task.result()
 
 
 def in_thread(blocks: Callable[_Given, _Result]) -> Callable[_Given, Coroutine[Any, Any, _Result]]:

@@ -289,6 +289,8 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         self._events = [one for one in self._events if one.owner is not owner]
         for heap in (self._ready, self._timers, self._events):
             heapq.heapify(heap)
+        before = events._get_running_loop()
+        events._set_running_loop(self)  # as in a step: a task ends in its own loop
         self.dropping = True
         try:
             for context, task in self._tasks:
@@ -300,6 +302,7 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
                         asyncio.tasks._leave_task(self, task)
         finally:
             self.dropping = False
+            events._set_running_loop(before)
         self._tasks = [
             one for one in self._tasks if one[0].get(OWNER) is not owner and not one[1].done()
         ]

@@ -21,7 +21,7 @@ from mcp_notarium.storage.change_records import KeptFileRow
 from mcp_notarium.storage.version_table import DAY
 from mcp_notarium.stores.extensions import Attachment, Restored
 from mcp_notarium.sync.write_errors import NOT_SAVED, add_outcome
-from mcp_notarium.threads import run_in_thread
+from mcp_notarium.threads import run_in_thread, shield_task
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -227,7 +227,7 @@ class NoteFiles:
         await self._decoding.acquire()
         reading = asyncio.ensure_future(self._read_file(facts))
         reading.add_done_callback(lambda _: self._decoding.release())
-        return await asyncio.shield(reading)  # the copy works on if the caller is cancelled
+        return await shield_task(reading)  # the copy works on if the caller is cancelled
 
     async def _read_file(self, facts: Attachment) -> ReadFile:
         from mcp_notarium.attachments import decoding  # noqa: PLC0415 - seldom needed

@@ -25,7 +25,7 @@ from mcp_notarium.storage.version_table import DEFAULT_LIMITS, VersionLimits, Ve
 from mcp_notarium.storage.vocabulary import Vocabulary
 from mcp_notarium.storage.write_ahead_log import WalFlusher
 from mcp_notarium.system import SYSTEM
-from mcp_notarium.threads import run_in_thread
+from mcp_notarium.threads import run_in_thread, shield_task
 
 
 class Cache:
@@ -190,7 +190,7 @@ class ThreadConnection:
                 run_in_thread(partial(_alone, work, self._opened, self._in_use))
             )
             self._task = task
-            return await asyncio.shield(task)
+            return await shield_task(task)
         except CacheDamaged as damage:
             self._cache.database.mark_damaged(damage.message)
             raise

@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.stores.contract import WITHDRAWN
+from mcp_notarium.threads import shield_task
 
 T = TypeVar("T")
 _Locks = WeakValueDictionary[str, asyncio.Lock]
@@ -53,7 +54,7 @@ class NoteLock:
     async def _wait_for(self, task: asyncio.Task[T]) -> T:
         self.task = task
         self._on_start(task)
-        return await asyncio.shield(task)
+        return await shield_task(task)
 
 
 @dataclass(slots=True)
