@@ -25,6 +25,7 @@ from anyio._backends import _asyncio as anyio_on_asyncio
 from anyio._backends._asyncio import CancelScope
 
 from explorer.choices import KILL, Chooser
+from explorer.database_disk import DatabaseDisk
 from explorer.loop import OWNER, DeterministicLoop
 from explorer.orders import EveryOrder
 from mcp_notarium import threads
@@ -53,6 +54,10 @@ class Process:
         self.machine = machine
         self.name = name
         self.dead = False
+        self.is_refused = False
+        """The disk may refuse what its databases write."""
+        self.missed_commit = self.missed_flush = False
+        """It has refused a commit; it has refused a flush since the last one."""
         self.databases: list[Database] = []
         self.ends: list[Callable[[], object]] = []
 
@@ -117,6 +122,7 @@ class Machine:
         self.note = note
         self.powered = powered
         self.kills_left = kills
+        self.disk = DatabaseDisk(chooser, note)
         self._root = folder
         self._lives = 0
         self.folder = first or self._next_folder()
@@ -140,15 +146,18 @@ class Machine:
         self.processes.append(process)
         return process
 
-    def watch(self, cache: Cache, process: Process) -> None:
-        """Make each commit of a cache a place to end at, and know what was flushed."""
+    def watch(self, cache: Cache, process: Process, *, is_refused: bool = True) -> None:
+        """Make each commit of a cache a place to end at, and know what was flushed; ``is_refused``: the disk may refuse it."""
         database, flush = cache.database, cache._flusher._before
+        process.is_refused = is_refused
 
         def before_flush() -> Callable[[], None]:
             process.place("flushes its log")
             flushed = flush()
+            self.disk.may_flush(process)
 
             def after() -> None:
+                process.missed_flush = False
                 self._flushed(database)
                 flushed()
                 process.place("has flushed its log")
@@ -169,18 +178,25 @@ class Machine:
         self._observe(database, process)
 
         def watched(sql: str, parameters: Any = ()) -> int:
+            alone = database._durable is None and not sql.startswith(("BEGIN", "PRAGMA"))
+            if alone or sql == "BEGIN IMMEDIATE":
+                self.disk.may_begin(database, process)
+            if alone:
+                self.disk.may_commit(database, process)
             if sql != "COMMIT":
                 changed = run(sql, parameters)
-                if database._durable is None and not sql.startswith(("BEGIN", "PRAGMA")):
+                if alone:
                     self._committed(database)
                     self.chooser.committed(self.name, process.name)
                 return changed
             durable = database._durable
             process.place("commits")
+            self.disk.may_commit(database, process)
             changed = run(sql, parameters)
             self._committed(database)
             self.chooser.committed(self.name, process.name)
             if durable:
+                process.missed_flush = False
                 self._flushed(database)
             else:
                 self.after_commit(process)

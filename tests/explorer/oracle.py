@@ -383,7 +383,8 @@ class Oracle:
             self.removed |= {arguments["id"]} if back < since else set()
             # Another note that gets its name has a history of its own.
             self.made.pop((server.machine.name, arguments["id"]), None)
-        if begun:
+        # An end that the disk has refused waits in memory, or for the next flush: it may go with the process.
+        if begun and not (server.process.missed_flush or server.owes_records()):
             self.recorded.append((server, server.app.audit.digest(tool, arguments), answer.ok))
 
     def _compare_row(self, server: Server, row: dict[str, Any]) -> None:

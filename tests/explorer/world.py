@@ -433,7 +433,11 @@ class World:
             return server.contents() == seen
 
         return all(
-            one.alive and not one.works() and not one.unfinished() and agrees(one)
+            one.alive
+            and not one.works()
+            and not one.unfinished()
+            and not one.owes_records()
+            and agrees(one)
             for one in self.servers
             if one.name != self._away
         )
