@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from explorer.loop import OWNER
+
 if TYPE_CHECKING:
     from explorer.choices import Chooser
     from explorer.machine import Process
@@ -59,7 +61,8 @@ class DatabaseDisk:
             raise OSError(_FLUSH[why], os.strerror(_FLUSH[why]))
 
     def _refuses(self, process: Process, what: str) -> str:
-        if process.is_refused and not self._chooser.mute and time.monotonic() < self._full_until:
+        is_full = time.monotonic() < self._full_until
+        if is_full and not self._chooser.mute and self._may_be_refused(process):
             return FULL
         why = self._happens(process, what, [FULL, FAILS, FULL_FOR_LONG])
         if why == FULL_FOR_LONG:
@@ -67,13 +70,17 @@ class DatabaseDisk:
         return FULL if why == FULL_FOR_LONG else why
 
     def _happens(self, process: Process, what: str, options: list[str]) -> str:
-        if not process.is_refused:
+        if not self._may_be_refused(process):
             return ""
         rate = self._chooser.rates.faults * SHARE
         why = self._chooser.among(f"{process.name}: {what}", ["", *options], rate=rate)
         if why:
             self._note(f"{what} of {process.name}: it {why}")
         return why
+
+    def _may_be_refused(self, process: Process) -> bool:
+        """Tell whether a process writes itself: another program may use its connection."""
+        return process.is_refused and OWNER.get() is process
 
 
 def _error(database: Database, why: str) -> CacheError:

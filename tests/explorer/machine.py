@@ -177,32 +177,6 @@ class Machine:
         run, open_another, close = database.run, database.open_another, database.close
         self._observe(database, process)
 
-        def watched(sql: str, parameters: Any = ()) -> int:
-            alone = database._durable is None and not sql.startswith(("BEGIN", "PRAGMA"))
-            if alone or sql == "BEGIN IMMEDIATE":
-                self.disk.may_begin(database, process)
-            if alone:
-                self.disk.may_commit(database, process)
-            if sql != "COMMIT":
-                changed = run(sql, parameters)
-                if alone:
-                    self._committed(database)
-                    self.chooser.committed(self.name, process.name)
-                return changed
-            durable = database._durable
-            process.place("commits")
-            self.disk.may_commit(database, process)
-            changed = run(sql, parameters)
-            self._committed(database)
-            self.chooser.committed(self.name, process.name)
-            if durable:
-                process.missed_flush = False
-                self._flushed(database)
-            else:
-                self.after_commit(process)
-            process.place("has committed")
-            return changed
-
         def another() -> Database:
             if process.dead:
                 raise Killed
@@ -216,9 +190,45 @@ class Machine:
             if not process.dead:
                 close()
 
-        database.run = watched  # type: ignore[method-assign]
+        database.run = partial(self._run, database, process, run)  # type: ignore[method-assign]
         database.open_another = another  # type: ignore[method-assign]
         database.close = closed  # type: ignore[method-assign]
+
+    def _run(
+        self,
+        database: Database,
+        process: Process,
+        run: Callable[..., int],
+        sql: str,
+        parameters: Any = (),
+    ) -> int:
+        if sql == "COMMIT":
+            return self._commit(database, process, run)
+        alone = database._durable is None and not sql.startswith(("BEGIN", "PRAGMA"))
+        if alone or sql == "BEGIN IMMEDIATE":
+            self.disk.may_begin(database, process)
+        if alone:
+            self.disk.may_commit(database, process)
+        changed = run(sql, parameters)
+        if alone:
+            self._committed(database)
+            self.chooser.committed(self.name, process.name)
+        return changed
+
+    def _commit(self, database: Database, process: Process, run: Callable[..., int]) -> int:
+        durable = database._durable
+        process.place("commits")
+        self.disk.may_commit(database, process)
+        changed = run("COMMIT")
+        self._committed(database)
+        self.chooser.committed(self.name, process.name)
+        if durable:
+            process.missed_flush = False
+            self._flushed(database)
+        else:
+            self.after_commit(process)
+        process.place("has committed")
+        return changed
 
     def _observe(self, database: Database, process: Process) -> None:
         """Let those who play every order know what the process reads."""

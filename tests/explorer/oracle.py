@@ -95,6 +95,8 @@ class Oracle:
     """Ids of notes whose versions have numbers that others had before."""
     unmade: set[str] = field(default_factory=set)
     """Ids of notes that somebody else has removed or renamed: their histories may end."""
+    unrecorded: set[str] = field(default_factory=set)
+    """Words of saves that were answered as not done because the disk had no room for their record."""
     alike: set[str] = field(default_factory=set)
     """Ids of notes in which several may make the same of a text: whoever comes first has made it."""
     writers: dict[str, set[str]] = field(default_factory=dict)
@@ -273,6 +275,10 @@ class Oracle:
                 f"a save does not tell that it is merged: {server.name} has {saved.note.text!r} with {others}"
             )
 
+    def _see_refused(self, server: Server, arguments: dict[str, Any], answer: Answer) -> None:
+        if answer.value.get("subcategory") == "not_recorded":
+            self.unrecorded |= {*self._new_words(server, arguments)[-1:]}
+
     def require_undone(self, server: Server, made: Made, undone: Made | None) -> None:
         """Demand that an undo gives back exactly what the save had replaced, where neither met anything else.
 
@@ -375,6 +381,7 @@ class Oracle:
             name = str(answer.value.get("id") or arguments.get("id"))
             self.writers.setdefault(name, set()).add(server.name)
             self._see_saved(server, answer)
+            self._see_refused(server, arguments, answer)
             if answer.ok and "id" not in arguments and name in self.removed:
                 self.removed.remove(name)  # a new note has got the name
                 self.tags.dropped.add(name)
@@ -451,9 +458,7 @@ class Oracle:
         self, server: Server, tool: str, arguments: dict[str, Any], *, late: bool
     ) -> None:
         """Learn that a call was taken back: an undo may take what it adds, if that comes. ``late``: it was answered by then."""
-        given = words_of(" ".join(one for one in arguments.values() if isinstance(one, str)))
-        ours = {one for one in given if self.authors.get(one) == server.name}
-        new = sorted(ours - self.promised.keys(), key=lambda one: int(one.lstrip(server.name)))
+        new = self._new_words(server, arguments)
         digest, note_id = server.app.audit.digest(tool, arguments), arguments.get("id")
         is_change = tool == "save" and note_id in server.app.cache.notes.etags()
         # A file is kept before its note is saved: its act may have begun, and be taken back between both.
@@ -463,6 +468,12 @@ class Oracle:
         if new and isinstance(note_id, str):
             earlier = self.last.pop((server.name, note_id), [])
             self.last[server.name, note_id] = [*earlier, (new[-1], False)]
+
+    def _new_words(self, server: Server, arguments: dict[str, Any]) -> list[str]:
+        """Return the words of a server in what it sends that nobody was promised, the newest last."""
+        given = words_of(" ".join(one for one in arguments.values() if isinstance(one, str)))
+        ours = {one for one in given if self.authors.get(one) == server.name}
+        return sorted(ours - self.promised.keys(), key=lambda one: int(one.lstrip(server.name)))
 
     def see_push(self, write: PendingWrite) -> None:
         """Expect the act of a write that is sent in the audit chain, whatever happens from now on."""
@@ -556,6 +567,7 @@ class Oracle:
             word for content in store.values() for word in set(words_of(all_words(content)))
         )
         self._judge_taken_back(chains, held)
+        self._require_not_done(held)
         kept = held.keys() | {word for text in refused for word in words_of(text)}
         went = {
             word
@@ -658,6 +670,12 @@ class Oracle:
                 )
             if ends.keys() == {CANCELLED} and word in held:
                 raise Broken(f"an act counts as cancelled that was done: {word} of {server.name}")
+
+    def _require_not_done(self, held: Counter[str]) -> None:
+        """Demand that nothing came of what could not be recorded, as it was answered, unless the call came once more."""
+        again = {word for *_, word, _ in self.taken_back}
+        if done := sorted((self.unrecorded - again) & held.keys()):
+            raise Broken(f"what was answered as not done is there: {done}")
 
     def judge_quiet(self, servers: list[Server], waiting: int, requests: dict[str, int]) -> None:
         """Demand that little happens when nothing is to be done, and that nothing is kept of what was."""
