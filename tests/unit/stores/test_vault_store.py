@@ -27,6 +27,7 @@ from mcp_notarium.errors import (
     OutcomeUnknown,
     StoreProtocolError,
     StoreRejected,
+    StoreUnavailable,
     VersionConflict,
 )
 from mcp_notarium.stores.contract import Acknowledgement
@@ -901,6 +902,31 @@ def test_a_note_that_gets_another_name_twice_in_a_save_leaves_that_in_doubt(
         store._writer.push(make_write(store, "Note.md", content_of(base, text=OURS), base))
     asyncio.run(store.close())
     assert sorted(everything(place).values()) == sorted(["base\n", OURS, THEIRS])
+
+
+def test_an_edit_of_a_text_that_is_taken_back_stays(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(place / "Note.md", "base\n")
+    store = VaultStore(place)
+    base = store._get("Note.md")
+    read = file_writer.read_file
+
+    def refuse(*_given: object, **_how: object) -> None:
+        monkeypatch.setattr(file_writer, "read_file", read)
+        with (place / "Note.md").open("a") as file:  # it has our text now
+            file.write(THEIRS)
+        raise folder_module.ReadFailed
+
+    def exchanged() -> None:
+        monkeypatch.setattr(file_writer, "read_file", refuse)
+
+    act_once(monkeypatch, file_writer, "_take_displaced", exchanged)
+    with pytest.raises(StoreUnavailable):
+        store._writer.push(make_write(store, "Note.md", content_of(base, text=OURS), base))
+    asyncio.run(store.close())
+    assert (place / "Note.md").read_text() == "base\n"
+    assert sorted(everything(place).values()) == sorted(["base\n", f"{OURS}{THEIRS}"])
 
 
 def act_once(

@@ -245,14 +245,13 @@ class Replaced:
     def put_back(self) -> None:
         """Let the displaced file have its name again, and ours go; if somebody has changed ours, that stays next to it.
 
-        Raises ``NotANote`` or ``OutcomeUnknown``; both files are there then.
+        Raises ``OutcomeUnknown``; both files are there then.
         """
         self.left = False
         try:
             if rename(self.parent, self.temporary, self.parent, self.name, exchange=True):
-                back = read_file(self.parent, self.temporary, exact=False, own=self.written.mark)
                 flush(self.parent)
-                self.left = back.digest == self.written.digest
+                self.left = _is_still(self.parent, self.temporary, self.written)
         except OSError as error:
             raise OutcomeUnknown("the file was replaced, and cannot be put back") from error
 
@@ -319,7 +318,9 @@ def replacing(
             # Before the displaced file goes: a caller without an answer does not get its text either.
             flush(parent)
         except BaseException as error:
-            if not certain or isinstance(error, NotANote):
+            back = isinstance(error, NotANote)
+            # defence: taken-back-edit-stays -_is_still
+            if not certain or (back and _is_still(parent, temporary, written)):
                 _remove(parent, temporary)
             raise  # otherwise the displaced file stays: its content is in nobody's hands
     done = Replaced(written, held, certain, parent, name, temporary, left, moved)
@@ -526,6 +527,13 @@ def _is_being_written(parent: int, name: str) -> bool:
         file, _ = open_file(parent, name, exact=False)
         with closing_descriptor(file):
             return is_being_written(file)
+    return False
+
+
+def _is_still(parent: int, name: str, written: NoteFile) -> bool:
+    """Tell whether a file of ours is as it was written: nobody has changed it while it had its name."""
+    with suppress(OSError, NotANote):
+        return read_file(parent, name, exact=False, own=written.mark).digest == written.digest
     return False
 
 
