@@ -47,6 +47,15 @@ if TYPE_CHECKING:
 
 LEFT_BEHIND = Content("a file that the store has left behind")
 """Stands among the notes for a temporary file: it must be removed, or become a note."""
+_REFUSED = {
+    "open": (errno.EIO,),
+    "read": (errno.EIO,),
+    "scandir": (errno.EACCES, errno.EIO),
+    "unlink": (errno.EACCES, errno.EIO),
+    "rename": (errno.EACCES, errno.EIO, errno.ENOSPC),
+    "mkdir": (errno.EACCES, errno.EIO, errno.ENOSPC),
+}
+"""By call why the system may refuse it, beside what it says of new files and flushes."""
 _MOVES = {False: "moves a file", True: "exchanges files"}
 
 
@@ -165,6 +174,7 @@ class VaultPlace:
             note = new if is_note_name(new) else old
             self.world.act_between(f"{_name()} {_MOVES[exchange]}", note=note)
             self.workers.moment(f"it {_MOVES[exchange]}", kill=True)
+            self._may_refuse("rename")
             done = rename(parent, old, target, new, exchange=exchange)
             self.disk.look()
             held = self._own_store().held if exchange else None
@@ -210,14 +220,29 @@ class VaultPlace:
 
     def _before(self, call: str) -> None:
         require_alive()
+        if call == "open the vault":
+            return
         if call == "scandir":
             self.workers.moment("it lists a folder")
+        self._may_refuse(call)
+        if call in ("open", "read", "scandir"):
             return
         if call in ("create", "fsync") and self._happens("the disk refuses", 0.5):
             self.refuses += 1
             raise OSError(errno.ENOSPC if call == "create" else errno.EIO, "simulated")
         if call != "create":
             self.workers.moment(f"before {call}", kill=True)
+
+    def _may_refuse(self, call: str) -> None:
+        """Raise what the system says, once, if the schedule says so."""
+        known, chooser = _REFUSED.get(call, ()), self.world.chooser
+        if self.world.calm or not known:
+            return
+        label, rate = f"{_name()}: the disk refuses to {call}", chooser.rates.faults / 10
+        if why := chooser.among(label, ["", *map(os.strerror, known)], rate=rate):
+            self.refuses += 1
+            self.world.note(f"the disk refuses {_name()} to {call}: {why}")
+            raise next(OSError(one, why) for one in known if os.strerror(one) == why)
 
     def loses(self) -> bool:
         """Tell whether the system loses an event."""
