@@ -45,14 +45,12 @@ class DatabaseDisk:
     def may_begin(self, database: Database, process: Process) -> None:
         """Raise ``CacheBusy`` if the schedule says that another program has the lock for too long."""
         if self._happens(process, "the database refuses a transaction", [LOCKED]):
-            process.missed_commit = True
-            raise _error(database, LOCKED)
+            raise _error(database, process, LOCKED)
 
     def may_commit(self, database: Database, process: Process) -> None:
         """Raise the product's error if the disk takes no commit."""
         if why := self._refuses(process, "the disk refuses a commit"):
-            process.missed_commit = True
-            raise _error(database, why)
+            raise _error(database, process, why)
 
     def may_flush(self, process: Process) -> None:
         """Raise the system's error if the disk does not flush."""
@@ -83,8 +81,11 @@ class DatabaseDisk:
         return process.is_refused and OWNER.get() is process
 
 
-def _error(database: Database, why: str) -> CacheError:
-    """Return what the database makes of an error of SQLite."""
+def _error(database: Database, process: Process, why: str) -> CacheError:
+    """Return what the database makes of an error of SQLite by which a commit fails."""
+    process.missed_commit = True
+    for learn in process.refusals:
+        learn()
     error = database._failures[0]("simulated")
     error.sqlite_errorcode, error.sqlite_errorname = _COMMIT[why]  # type: ignore[attr-defined]
     return database._failed(error)

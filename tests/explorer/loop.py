@@ -135,7 +135,6 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         self._steps = 0
         self.errors: list[BaseException] = []
         """What no task was there to take."""
-        self.most_ready = 0
         self.dropping = False
         """What is started while this is set never runs."""
         self.on_step: Callable[[str], None] = lambda _label: None
@@ -331,7 +330,6 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         self._steps += 1
         if self._steps > MOST_STEPS:
             raise Endless(f"{MOST_STEPS} steps, and no time passed")
-        self.most_ready = max(self.most_ready, len(self._ready))
         if self._ready:
             handle = heapq.heappop(self._ready)[3]
             if not handle.cancelled():

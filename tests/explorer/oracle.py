@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 MOST_WAITING = 60
 """Tasks, timers and events that two idle servers have, at most."""
-MOST_REQUESTS = 100
-"""Requests of one server in ten minutes in which nothing happens, or in which the store is down."""
+MOST_REQUESTS = 120
+"""Requests of one server in ten minutes in which nothing happens, or in which the store is down: each may be sent four times."""
 KEPT_BASES = 2
 """Versions since the one that a caller has read, at most: it is kept for a while (docs/sync.md, Bases)."""
 UNKNOWN = "in_doubt"
@@ -95,6 +95,8 @@ class Oracle:
     """Ids of notes whose versions have numbers that others had before."""
     unmade: set[str] = field(default_factory=set)
     """Ids of notes that somebody else has removed or renamed: their histories may end."""
+    unflushed: dict[str, str] = field(default_factory=dict)
+    """Word of a save in doubt whose record the disk has refused to flush to the computer: it may go with the power."""
     unrecorded: set[str] = field(default_factory=set)
     """Words of saves that were answered as not done because the disk had no room for their record."""
     alike: set[str] = field(default_factory=set)
@@ -154,12 +156,14 @@ class Oracle:
         """Learn that the disk of a computer has all that was committed."""
         self.touched -= {one for one in self.touched if one[0] == machine}
         self._unsure = {one for one in self._unsure if one[0] != machine}
+        self.unflushed = {word: one for word, one in self.unflushed.items() if one != machine}
 
     def lose_power(self, machine: str) -> None:
         """Learn that a computer may have lost what it had not flushed."""
         for one in [one for one in self._unsure if one[0] == machine]:
             self._unsure.discard(one)
             del self.versions[one]
+        self.forgive(" ".join(word for word, one in self.unflushed.items() if one == machine))
 
     def forgive(self, text: str) -> None:
         """Expect the words of a text no more: somebody took them away who had them before him."""

@@ -67,6 +67,8 @@ _ONCE_MORE = 0.7
 DAY = "daily:2031-06-20"
 HEALING_SECONDS = 7200.0
 QUIET_SECONDS = 600.0
+WAYS_TO_BE_AWAY = 3
+"""Ways in which a store is not reached: no connection, an error, no answer; a folder that is gone, forbidden or broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +119,8 @@ class World:
         self.story: list[str] = []
         self.calm = True
         """Nothing goes wrong on the way to the store."""
-        self.down = False
-        """The store is not reached at all."""
+        self.down = 0
+        """The store is not reached at all, in one of several ways; 0: it is."""
         self._words: Counter[str] = Counter()
         self._foreign_left = 0
         """Acts of others that have not ended."""
@@ -334,14 +336,23 @@ class World:
         self.loop.run_until(lambda: all(one.done() for one in asked), deadline=deadline)
 
     def rest(self) -> None:
-        """Let ten quiet minutes pass, then ten without the store, and see that little happens in them."""
+        """Let ten quiet minutes pass, ten without the store, and ten more; see that little happens in them, and that all agree again."""
+        self._rest_quietly()
+        self.chooser.mute = False
+        self.down = 1 + self.chooser.choose("how the store is away", WAYS_TO_BE_AWAY, rate=0.7)
+        self.chooser.mute = True
+        self.oracle.judge_requests(self._pass_ten_minutes(), "minutes without the store")
+        self.down = 0
+        self._put(self.word("them"))
+        self.loop.run_until(self._in_step, deadline=self.loop.time() + QUIET_SECONDS)
+        self.oracle.judge([one for one in self.servers if one.alive], self.place.contents())
+        self._rest_quietly()
+
+    def _rest_quietly(self) -> None:
         asked = self._pass_ten_minutes()
         self.oracle.judge_quiet(
             [one for one in self.servers if one.alive], self.loop.waiting(), asked
         )
-        self.down = True
-        self.oracle.judge_requests(self._pass_ten_minutes(), "minutes without the store")
-        self.down = False
 
     def _pass_ten_minutes(self) -> dict[str, int]:
         before = self.place.requests()
@@ -728,6 +739,8 @@ class World:
         hides = self.plan.hides or self.plan.shows or self.plan.changes == "policy"
         if answer.ok or (unknown and not hides):  # where rules hide notes, no copy tells
             self.oracle.promise(word, server.name)
+        if unknown and server.process.missed_flush:
+            self.oracle.unflushed[word] = server.machine.name
         note_id = answer.value.get("id") or asked
         if note_id in self.oracle.renumbered:
             self.oracle.forgive(word)
