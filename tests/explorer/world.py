@@ -19,7 +19,7 @@ from explorer.loop import DeterministicLoop
 from explorer.machine import Clock, Killed, Machine, Process
 from explorer.memento_place import MementoPlace
 from explorer.more_acts import FIRST_TAG, MoreActs
-from explorer.oracle import UNKNOWN, Broken, Oracle, all_words, is_copy, words_of
+from explorer.oracle import MOST_REQUESTS, UNKNOWN, Broken, Oracle, all_words, is_copy, words_of
 from explorer.orders import EveryOrder
 from explorer.place import MemoryPlace, Place
 from explorer.questions import ask
@@ -356,8 +356,16 @@ class World:
 
     def _pass_ten_minutes(self) -> dict[str, int]:
         before = self.place.requests()
-        self.loop.run_until(lambda: False, deadline=self.loop.time() + QUIET_SECONDS)
-        return {name: count - before.get(name, 0) for name, count in self.place.requests().items()}
+
+        def since() -> dict[str, int]:
+            requests = self.place.requests()
+            return {name: count - before.get(name, 0) for name, count in requests.items()}
+
+        self.loop.run_until(
+            lambda: max(since().values(), default=0) > MOST_REQUESTS,
+            deadline=self.loop.time() + QUIET_SECONDS,
+        )
+        return since()
 
     def ends(self) -> str:
         """Tell what the store has, and what each has met, without the order among them."""
