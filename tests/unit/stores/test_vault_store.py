@@ -327,6 +327,31 @@ def test_what_is_left_behind_stays_while_a_program_may_write_it(
 
 
 @needs_leases
+def test_a_displaced_file_that_cannot_be_opened_just_then_is_not_taken_for_left_alone(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_writer, "LONGEST_WAIT", 0.2)
+    put(place / "Note.md", "base\n")
+    store = VaultStore(place)
+    base = store._get("Note.md")
+    opens = file_writer.open_file
+
+    def refuse(*_given: object, **_how: object) -> None:
+        monkeypatch.setattr(file_writer, "open_file", opens)
+        raise folder_module.ReadFailed
+
+    def displaced() -> None:
+        monkeypatch.setattr(file_writer, "open_file", refuse)
+
+    act_once(monkeypatch, file_writer, "_wait_for_writers", displaced)
+    with (place / "Note.md").open("a") as writer:
+        store._writer.push(make_write(store, base.id, content_of(base, text=OURS), base))
+        writer.write(THEIRS)
+    asyncio.run(store.close())
+    assert sorted(everything(place).values()) == sorted([OURS, f"base\n{THEIRS}"])
+
+
+@needs_leases
 def test_a_drive_that_grants_no_leases_leaves_nothing_behind(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ from mcp_notarium.stores.vault.folder import (
     LONGEST_WAIT,
     SETTLED,
     FileBytes,
+    InUse,
     Mark,
     NotANote,
     digest_of,
@@ -472,7 +473,7 @@ def _remove_left(folder: int, name: str, unchanged: float) -> bool:
     if unchanged < LEFT_BEHIND:  # defence: set-clock-removes-nothing =False
         return False
     # defence: written-file-stays =False
-    if _is_being_written(folder, name) and _tells_writers(folder):
+    if _is_being_written(folder, name, unsure=True) and _tells_writers(folder):
         return True
     _remove(folder, name)
     return False
@@ -515,19 +516,23 @@ def _move_to_first(folder: int, name: str, target: int, names: Iterable[str]) ->
 def _wait_for_writers(parent: int, displaced: str) -> bool:
     """Wait until no program writes a file that we have displaced; False if one still does in the end."""
     deadline = time.monotonic() + LONGEST_WAIT
-    while _is_being_written(parent, displaced):
+    while _is_being_written(parent, displaced, unsure=True):
         if time.monotonic() > deadline:
             return False
         time.sleep(SETTLED)
     return True
 
 
-def _is_being_written(parent: int, name: str) -> bool:
-    with suppress(OSError, NotANote):
+def _is_being_written(parent: int, name: str, *, unsure: bool = False) -> bool:
+    """Tell whether another program has a file open for writing; ``unsure``: what to say if it cannot be opened just then."""
+    try:
         file, _ = open_file(parent, name, exact=False)
         with closing_descriptor(file):
             return is_being_written(file)
-    return False
+    except InUse:
+        return unsure
+    except (OSError, NotANote):
+        return False
 
 
 def _is_still(parent: int, name: str, written: NoteFile) -> bool:
