@@ -30,6 +30,8 @@ _COMMIT = {
 """SQLite's numbers and names of these errors."""
 _FLUSH = {FULL: errno.ENOSPC, FAILS: errno.EIO}
 LONG_SECONDS = 200.0
+MOST_AT_ONCE = 500
+"""Commits that are refused at one moment, at most: more are an endless loop."""
 SHARE = 0.3
 """How often the disk refuses, as a share of how often a request fails."""
 
@@ -41,16 +43,20 @@ class DatabaseDisk:
         self._chooser = chooser
         self._note = note
         self._full_until = -math.inf
+        self._at_once = (0.0, 0)
+        """A moment, and how often it has refused a commit then."""
+        self.gives_up: Callable[[str], object] = lambda _what: None
+        """Told of a process that goes on without an end."""
 
     def may_begin(self, database: Database, process: Process) -> None:
         """Raise ``CacheBusy`` if the schedule says that another program has the lock for too long."""
         if self._happens(process, "the database refuses a transaction", [LOCKED]):
-            raise _error(database, process, LOCKED)
+            raise self._error(database, process, LOCKED)
 
     def may_commit(self, database: Database, process: Process) -> None:
         """Raise the product's error if the disk takes no commit."""
         if why := self._refuses(process, "the disk refuses a commit"):
-            raise _error(database, process, why)
+            raise self._error(database, process, why)
 
     def may_flush(self, process: Process) -> None:
         """Raise the system's error if the disk does not flush."""
@@ -76,16 +82,21 @@ class DatabaseDisk:
             self._note(f"{what} of {process.name}: it {why}")
         return why
 
+    def _error(self, database: Database, process: Process, why: str) -> CacheError:
+        """Return what the database makes of an error of SQLite by which a commit fails. Raises ``Killed``."""
+        process.missed_commit = True
+        for learn in process.refusals:
+            learn()
+        now = time.monotonic()
+        self._at_once = (now, self._at_once[1] + 1 if self._at_once[0] == now else 1)
+        if self._at_once[1] > MOST_AT_ONCE:  # no step of the loop ends that could tell it
+            self.gives_up(f"Endless: {process.name} writes again and again to a disk that refuses")
+            process.kill()
+            process.place("")
+        error = database._failures[0]("simulated")
+        error.sqlite_errorcode, error.sqlite_errorname = _COMMIT[why]  # type: ignore[attr-defined]
+        return database._failed(error)
+
     def _may_be_refused(self, process: Process) -> bool:
         """Tell whether a process writes itself: another program may use its connection."""
         return process.is_refused and OWNER.get() is process
-
-
-def _error(database: Database, process: Process, why: str) -> CacheError:
-    """Return what the database makes of an error of SQLite by which a commit fails."""
-    process.missed_commit = True
-    for learn in process.refusals:
-        learn()
-    error = database._failures[0]("simulated")
-    error.sqlite_errorcode, error.sqlite_errorname = _COMMIT[why]  # type: ignore[attr-defined]
-    return database._failed(error)

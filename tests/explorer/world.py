@@ -151,6 +151,7 @@ class World:
             assert isinstance(self.place, MemoryPlace), "nobody counts what happens at other stores"
             chooser.changes, chooser.contents = self.place.changes, self._contents
         for machine in self.machines:
+            machine.disk.gives_up = self.oracle.breaks
             machine.before_cut = partial(self._see_all, machine)
             machine.after_cut = partial(self._meddle_in_the_dark, machine)
             machine.after_commit = partial(self._see_commit, machine)
