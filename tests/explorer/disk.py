@@ -189,7 +189,8 @@ class Entry:
 class FileCalls:
     """Stand for the module ``os`` in the vault's modules.
 
-    ``before`` is called with the name of each call that changes something, or flushes it, or lists a folder; what it raises, the call raises.
+    ``before`` is called with the name of each call that changes something, flushes it, lists a folder or reads a file, and with
+    "open the vault"; what it raises, the call raises.
     """
 
     def __init__(self, disk: Disk, before: Callable[[str], None]) -> None:
@@ -219,10 +220,19 @@ class FileCalls:
         """See ``os.open``."""
         if flags & os.O_CREAT:
             self._before("create")
+        elif not flags & os.O_DIRECTORY:
+            self._before("open")
+        elif "dir_fd" not in how:
+            self._before("open the vault")
         file = os.open(path, flags, *args, **how)
         if flags & os.O_CREAT:
             self._disk.look()
         return file
+
+    def read(self, file: int, size: int) -> bytes:
+        """See ``os.read``."""
+        self._before("read")
+        return os.read(file, size)
 
     def fsync(self, file: int) -> None:
         """See ``os.fsync``: nothing can be lost here, so it flushes nothing."""

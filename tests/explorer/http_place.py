@@ -84,6 +84,7 @@ class HttpPlace(ABC):
             chooser=world.chooser,
             note=world.note,
             calm=lambda: world.calm,
+            down=lambda: world.down,
         )
         self._ways.append(way)
         session = HttpSession(

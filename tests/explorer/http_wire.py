@@ -49,6 +49,8 @@ WRITE_FAULTS = (
     NEVER_ARRIVES, RESET, ASKED_TO_WAIT, UNAVAILABLE, LOGGED_OUT, PROXY_PAGE, LOST, BROKEN, CUT, GATEWAY,
     HIDDEN_ANSWER, TWICE, LATER_AGAIN,
 )  # fmt: skip
+AWAY = ("", "", UNAVAILABLE, NEVER_ARRIVES)
+"""What happens to each request while the service is away, by the way it is; the first way has no connection."""
 _INSTEAD = {
     ASKED_TO_WAIT: SLOW_DOWN,
     UNAVAILABLE: FAILING,
@@ -138,6 +140,7 @@ class WiredTransport(httpx.AsyncBaseTransport):
         chooser: Chooser,
         note: Callable[[str], None],
         calm: Callable[[], bool],
+        down: Callable[[], int],
     ) -> None:
         self.process = process
         self.requests = 0
@@ -147,6 +150,8 @@ class WiredTransport(httpx.AsyncBaseTransport):
         self._chooser = chooser
         self._note = note
         self._calm = calm
+        self._down = down
+        """Tells in which way the service is away (``AWAY``); 0: it is not."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Let a request travel, and wait for its answer as long as it says."""
@@ -162,6 +167,9 @@ class WiredTransport(httpx.AsyncBaseTransport):
         self._service.leaves(sent)
         if writes:
             self.process.place(f"sends: {words}")
+        if self._down() == 1:
+            self._tell_failed(sent)
+            raise httpx.ConnectError("refused")
         if self._chosen(f"{self.process.name}: {words}: no connection", ["", "refused"]):
             self._note(f"{self.process.name} gets no connection to {words}")
             self._tell_failed(sent)
@@ -187,8 +195,8 @@ class WiredTransport(httpx.AsyncBaseTransport):
     async def _travel(self, sent: Sent, url: str, answer: asyncio.Future[httpx.Response]) -> None:
         who = f"{self.process.name}: {sent.words}"
         await self._loop.gate(f"{who}: arrives")
-        fault = self._fault(sent)
-        if fault:
+        fault = AWAY[self._down()] or self._fault(sent)
+        if fault and not self._down():
             self._note(f"{who}: {fault}")
         error: Exception | None = httpx.ReadError("reset") if fault == RESET else None
         found = _INSTEAD.get(fault, LOGIN_PAGE)

@@ -46,6 +46,8 @@ class LinkWorld(World):
         self._renaming = 0
         """Renamings that have begun, and of which it is not known how they ended."""
         self._renamings = 0
+        self._left_cards = False
+        """An answer has told that the canvas was left as it is, or may have."""
         acts = self._vault.acts
         self.place.acts = lambda: {  # type: ignore[method-assign]
             **{name: act for name, act in acts().items() if name in OTHERS},
@@ -101,9 +103,10 @@ class LinkWorld(World):
         nodes = json.loads((self._vault.disk.root / BOARD).read_text())["nodes"]
         cards = [one["file"] for one in nodes if one["type"] == "file"]
         places = [self._place_of(mark, store) for mark in self._cards]
-        if len(cards) != len(places) or any(
+        wrong = len(cards) != len(places) or any(
             place and card != place for card, place in zip(cards, places, strict=True)
-        ):
+        )
+        if wrong and not self._left_cards:
             raise self.oracle.breaks(f"the cards show {cards}, and the notes are {places}")
         shown = [one.get("text", "") for one in nodes]
         kept = {*shown, *words_of(" ".join(one.text for one in store.values())), *self._displaced()}
@@ -198,6 +201,7 @@ class LinkWorld(World):
             told = "" if answer is None else str(answer.value.get("note") or "")
             busy = busy or self._others_busy(server) or begun != self._begun_by_others(server)
             unknown = not settled and busy
+            self._left_cards |= "Left alone" in told or (not settled and self._vault.refuses > 0)
             for note_id, note in known.items():
                 left = note_id in (told.partition("left in:")[2] if settled else unanswered)
                 if unknown or left:

@@ -111,7 +111,7 @@ class LocalPlace:
         try:
             with process.running():
                 cache = self._open()
-                machine.watch(cache, process)
+                machine.watch(cache, process, is_refused=False)
                 yield OtherProcess(cache)
                 cache.close()
         except Killed:

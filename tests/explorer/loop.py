@@ -22,8 +22,10 @@ EVENT_SECONDS = 0.001
 """An event takes this long, unless said otherwise."""
 PAUSE_SECONDS = 0.1
 """A pause is short up to this."""
-MOST_STEPS = 50_000
-"""Steps without time passing, at most: more are an endless loop."""
+MOST_STEPS = 5_000
+"""Steps without an event and without time passing, at most: more are an endless loop."""
+MOST_EVENTS = 20_000
+"""Events of one run, at most: more are an endless loop that lets time pass."""
 MOST_WAITS = 100
 """How often a coroutine that has to end may wait once more."""
 
@@ -132,10 +134,9 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         self._timers: list[tuple[float, int, Owner | None, events.TimerHandle]] = []
         self._events: list[Event] = []
         self._tasks: list[tuple[Context, asyncio.Task[Any]]] = []
-        self._steps = 0
+        self._steps = self._happened = 0
         self.errors: list[BaseException] = []
         """What no task was there to take."""
-        self.most_ready = 0
         self.dropping = False
         """What is started while this is set never runs."""
         self.on_step: Callable[[str], None] = lambda _label: None
@@ -334,7 +335,6 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         self._steps += 1
         if self._steps > MOST_STEPS:
             raise Endless(f"{MOST_STEPS} steps, and no time passed")
-        self.most_ready = max(self.most_ready, len(self._ready))
         if self._ready:
             handle = heapq.heappop(self._ready)[3]
             if not handle.cancelled():
@@ -344,6 +344,9 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         if self._pauses:
             self._events = [one for one in self._events if one.is_off is None or not one.is_off()]
         if self._events:
+            self._happened, self._steps = self._happened + 1, 0
+            if self._happened > MOST_EVENTS:
+                raise Endless(f"{MOST_EVENTS} events, and no end")
             self._now += self._event_seconds
             event = self._next_event()
             event.context.run(event.happen)

@@ -25,6 +25,7 @@ from anyio._backends import _asyncio as anyio_on_asyncio
 from anyio._backends._asyncio import CancelScope
 
 from explorer.choices import KILL, Chooser
+from explorer.database_disk import DatabaseDisk
 from explorer.loop import OWNER, DeterministicLoop
 from explorer.orders import EveryOrder
 from mcp_notarium import threads
@@ -53,6 +54,12 @@ class Process:
         self.machine = machine
         self.name = name
         self.dead = False
+        self.is_refused = False
+        """The disk may refuse what its databases write."""
+        self.missed_commit = self.missed_flush = False
+        """It has refused a commit; it has refused a flush since the last one."""
+        self.refusals: list[Callable[[], object]] = []
+        """Called when the disk has refused a commit."""
         self.databases: list[Database] = []
         self.ends: list[Callable[[], object]] = []
 
@@ -117,6 +124,7 @@ class Machine:
         self.note = note
         self.powered = powered
         self.kills_left = kills
+        self.disk = DatabaseDisk(chooser, note)
         self._root = folder
         self._lives = 0
         self.folder = first or self._next_folder()
@@ -140,15 +148,18 @@ class Machine:
         self.processes.append(process)
         return process
 
-    def watch(self, cache: Cache, process: Process) -> None:
-        """Make each commit of a cache a place to end at, and know what was flushed."""
+    def watch(self, cache: Cache, process: Process, *, is_refused: bool = True) -> None:
+        """Make each commit of a cache a place to end at, and know what was flushed; ``is_refused``: the disk may refuse it."""
         database, flush = cache.database, cache._flusher._before
+        process.is_refused = is_refused
 
         def before_flush() -> Callable[[], None]:
             process.place("flushes its log")
             flushed = flush()
+            self.disk.may_flush(process)
 
             def after() -> None:
+                process.missed_flush = False
                 self._flushed(database)
                 flushed()
                 process.place("has flushed its log")
@@ -168,25 +179,6 @@ class Machine:
         run, open_another, close = database.run, database.open_another, database.close
         self._observe(database, process)
 
-        def watched(sql: str, parameters: Any = ()) -> int:
-            if sql != "COMMIT":
-                changed = run(sql, parameters)
-                if database._durable is None and not sql.startswith(("BEGIN", "PRAGMA")):
-                    self._committed(database)
-                    self.chooser.committed(self.name, process.name)
-                return changed
-            durable = database._durable
-            process.place("commits")
-            changed = run(sql, parameters)
-            self._committed(database)
-            self.chooser.committed(self.name, process.name)
-            if durable:
-                self._flushed(database)
-            else:
-                self.after_commit(process)
-            process.place("has committed")
-            return changed
-
         def another() -> Database:
             if process.dead:
                 raise Killed
@@ -200,9 +192,45 @@ class Machine:
             if not process.dead:
                 close()
 
-        database.run = watched  # type: ignore[method-assign]
+        database.run = partial(self._run, database, process, run)  # type: ignore[method-assign]
         database.open_another = another  # type: ignore[method-assign]
         database.close = closed  # type: ignore[method-assign]
+
+    def _run(
+        self,
+        database: Database,
+        process: Process,
+        run: Callable[..., int],
+        sql: str,
+        parameters: Any = (),
+    ) -> int:
+        if sql == "COMMIT":
+            return self._commit(database, process, run)
+        alone = database._durable is None and not sql.startswith(("BEGIN", "PRAGMA"))
+        if alone or sql == "BEGIN IMMEDIATE":
+            self.disk.may_begin(database, process)
+        if alone:
+            self.disk.may_commit(database, process)
+        changed = run(sql, parameters)
+        if alone:
+            self._committed(database)
+            self.chooser.committed(self.name, process.name)
+        return changed
+
+    def _commit(self, database: Database, process: Process, run: Callable[..., int]) -> int:
+        durable = database._durable
+        process.place("commits")
+        self.disk.may_commit(database, process)
+        changed = run("COMMIT")
+        self._committed(database)
+        self.chooser.committed(self.name, process.name)
+        if durable:
+            process.missed_flush = False
+            self._flushed(database)
+        else:
+            self.after_commit(process)
+        process.place("has committed")
+        return changed
 
     def _observe(self, database: Database, process: Process) -> None:
         """Let those who play every order know what the process reads."""

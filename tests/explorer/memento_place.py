@@ -10,7 +10,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -19,9 +19,10 @@ from explorer.editors import added_below
 from explorer.workers import TurnLock, Workers, require_alive
 from mcp_notarium import threads
 from mcp_notarium.domain.note import Content, PendingWrite
-from mcp_notarium.stores.contract import Acknowledgement, BaseLookup, ChangePage, Store
+from mcp_notarium.stores.contract import Acknowledgement, Store
 from mcp_notarium.stores.kind import StoreSettings
 from mcp_notarium.stores.memento import database_file, note_codec
+from mcp_notarium.stores.memento.database_file import DatabaseFile, Opened
 from mcp_notarium.stores.memento.kind import DATABASE, KIND, USER_ID
 from mcp_notarium.stores.memento.note_table import NoteTable
 from mcp_notarium.stores.memento.store import MementoStore
@@ -39,6 +40,27 @@ HELD_SECONDS = (0.02, 1.0, 4.0, 7.0)
 _CHANGES = ("BEGIN IMMEDIATE", "INSERT", "UPDATE", "DELETE", "COMMIT")
 
 
+class CountedFile(DatabaseFile):
+    """The file, and how often its process has looked at it or written it."""
+
+    uses = 0
+
+    def stamp(self) -> str:
+        """See ``DatabaseFile.stamp``."""
+        self.uses += 1
+        return super().stamp()
+
+    def reading(self) -> AbstractContextManager[Opened]:
+        """See ``DatabaseFile.reading``."""
+        self.uses += 1
+        return super().reading()
+
+    def writing(self) -> AbstractContextManager[Opened]:
+        """See ``DatabaseFile.writing``."""
+        self.uses += 1
+        return super().writing()
+
+
 class SteppedMemento(MementoStore):
     """The store of one process."""
 
@@ -47,19 +69,13 @@ class SteppedMemento(MementoStore):
     def __init__(self, place: MementoPlace, process: Process) -> None:
         super().__init__(place.app.path)
         self.process = process
-        self.requests = 0
+        self.counted = self._file = CountedFile(place.app.path)
         self._place = place
         self._file._in_use = TurnLock(place.workers)  # type: ignore[assignment]
         process.ends.append(self._file._drop)
 
-    async def changes(self, cursor: str, *, wait: bool, base_of: BaseLookup) -> ChangePage:
-        """See ``Store.changes``."""
-        self.requests += 1
-        return await super().changes(cursor, wait=wait, base_of=base_of)
-
     async def push(self, write: PendingWrite) -> Acknowledgement:
         """See ``Store.push``."""
-        self.requests += 1
         self._place.world.oracle.see_push(write)
         self.process.place("sends push")
         answer = await super().push(write)
@@ -97,6 +113,8 @@ class MementoPlace:
                     else sql.split(None, 1)[0]
                 )
                 require_alive()
+                if world.down and (verb != "PRAGMA" or "data_version" in sql):
+                    raise _locked()
                 if verb == "PRAGMA":
                     return super().execute(sql, *values)
                 workers.moment(f"before {verb}", kill=verb in _CHANGES)
@@ -303,8 +321,8 @@ class MementoPlace:
         return made
 
     def requests(self) -> dict[str, int]:
-        """See ``Place.requests``."""
-        return {one.process.name: one.requests for one in self._stores}
+        """See ``Place.requests``: how often the file was used."""
+        return {one.process.name: one.counted.uses for one in self._stores}
 
     def ids(self) -> list[str]:
         """See ``Place.ids``."""
@@ -336,3 +354,10 @@ class MementoPlace:
     def close(self) -> None:
         """See ``Place.close``."""
         self._patches.close()
+
+
+def _locked() -> sqlite3.OperationalError:
+    """Return what SQLite says while the app keeps the file locked."""
+    error = sqlite3.OperationalError("simulated")
+    error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_BUSY, "SQLITE_BUSY"
+    return error

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 MOST_WAITING = 60
 """Tasks, timers and events that two idle servers have, at most."""
-MOST_REQUESTS = 100
-"""Requests of one server in ten minutes in which nothing happens, or in which the store is down."""
+MOST_REQUESTS = 120
+"""Requests of one server in ten minutes in which nothing happens, or in which the store is down: each may be sent four times."""
 KEPT_BASES = 2
 """Versions since the one that a caller has read, at most: it is kept for a while (docs/sync.md, Bases)."""
 UNKNOWN = "in_doubt"
@@ -95,6 +95,10 @@ class Oracle:
     """Ids of notes whose versions have numbers that others had before."""
     unmade: set[str] = field(default_factory=set)
     """Ids of notes that somebody else has removed or renamed: their histories may end."""
+    unflushed: dict[str, str] = field(default_factory=dict)
+    """Word of a save in doubt whose record the disk has refused to flush to the computer: it may go with the power."""
+    unrecorded: set[str] = field(default_factory=set)
+    """Words of saves that were answered as not done because the disk had no room for their record."""
     alike: set[str] = field(default_factory=set)
     """Ids of notes in which several may make the same of a text: whoever comes first has made it."""
     writers: dict[str, set[str]] = field(default_factory=dict)
@@ -152,12 +156,14 @@ class Oracle:
         """Learn that the disk of a computer has all that was committed."""
         self.touched -= {one for one in self.touched if one[0] == machine}
         self._unsure = {one for one in self._unsure if one[0] != machine}
+        self.unflushed = {word: one for word, one in self.unflushed.items() if one != machine}
 
     def lose_power(self, machine: str) -> None:
         """Learn that a computer may have lost what it had not flushed."""
         for one in [one for one in self._unsure if one[0] == machine]:
             self._unsure.discard(one)
             del self.versions[one]
+        self.forgive(" ".join(word for word, one in self.unflushed.items() if one == machine))
 
     def forgive(self, text: str) -> None:
         """Expect the words of a text no more: somebody took them away who had them before him."""
@@ -273,6 +279,10 @@ class Oracle:
                 f"a save does not tell that it is merged: {server.name} has {saved.note.text!r} with {others}"
             )
 
+    def _see_refused(self, server: Server, arguments: dict[str, Any], answer: Answer) -> None:
+        if answer.value.get("subcategory") == "not_recorded":
+            self.unrecorded |= {*self._new_words(server, arguments)[-1:]}
+
     def require_undone(self, server: Server, made: Made, undone: Made | None) -> None:
         """Demand that an undo gives back exactly what the save had replaced, where neither met anything else.
 
@@ -375,6 +385,7 @@ class Oracle:
             name = str(answer.value.get("id") or arguments.get("id"))
             self.writers.setdefault(name, set()).add(server.name)
             self._see_saved(server, answer)
+            self._see_refused(server, arguments, answer)
             if answer.ok and "id" not in arguments and name in self.removed:
                 self.removed.remove(name)  # a new note has got the name
                 self.tags.dropped.add(name)
@@ -383,7 +394,8 @@ class Oracle:
             self.removed |= {arguments["id"]} if back < since else set()
             # Another note that gets its name has a history of its own.
             self.made.pop((server.machine.name, arguments["id"]), None)
-        if begun:
+        # An end that the disk has refused waits in memory, or for the next flush: it may go with the process.
+        if begun and not (server.process.missed_flush or server.owes_records()):
             self.recorded.append((server, server.app.audit.digest(tool, arguments), answer.ok))
 
     def _compare_row(self, server: Server, row: dict[str, Any]) -> None:
@@ -450,9 +462,7 @@ class Oracle:
         self, server: Server, tool: str, arguments: dict[str, Any], *, late: bool
     ) -> None:
         """Learn that a call was taken back: an undo may take what it adds, if that comes. ``late``: it was answered by then."""
-        given = words_of(" ".join(one for one in arguments.values() if isinstance(one, str)))
-        ours = {one for one in given if self.authors.get(one) == server.name}
-        new = sorted(ours - self.promised.keys(), key=lambda one: int(one.lstrip(server.name)))
+        new = self._new_words(server, arguments)
         digest, note_id = server.app.audit.digest(tool, arguments), arguments.get("id")
         is_change = tool == "save" and note_id in server.app.cache.notes.etags()
         # A file is kept before its note is saved: its act may have begun, and be taken back between both.
@@ -462,6 +472,12 @@ class Oracle:
         if new and isinstance(note_id, str):
             earlier = self.last.pop((server.name, note_id), [])
             self.last[server.name, note_id] = [*earlier, (new[-1], False)]
+
+    def _new_words(self, server: Server, arguments: dict[str, Any]) -> list[str]:
+        """Return the words of a server in what it sends that nobody was promised, the newest last."""
+        given = words_of(" ".join(one for one in arguments.values() if isinstance(one, str)))
+        ours = {one for one in given if self.authors.get(one) == server.name}
+        return sorted(ours - self.promised.keys(), key=lambda one: int(one.lstrip(server.name)))
 
     def see_push(self, write: PendingWrite) -> None:
         """Expect the act of a write that is sent in the audit chain, whatever happens from now on."""
@@ -555,6 +571,7 @@ class Oracle:
             word for content in store.values() for word in set(words_of(all_words(content)))
         )
         self._judge_taken_back(chains, held)
+        self._require_not_done(held)
         kept = held.keys() | {word for text in refused for word in words_of(text)}
         went = {
             word
@@ -657,6 +674,12 @@ class Oracle:
                 )
             if ends.keys() == {CANCELLED} and word in held:
                 raise Broken(f"an act counts as cancelled that was done: {word} of {server.name}")
+
+    def _require_not_done(self, held: Counter[str]) -> None:
+        """Demand that nothing came of what could not be recorded, as it was answered, unless the call came once more."""
+        again = {word for *_, word, _ in self.taken_back}
+        if done := sorted((self.unrecorded - again) & held.keys()):
+            raise Broken(f"what was answered as not done is there: {done}")
 
     def judge_quiet(self, servers: list[Server], waiting: int, requests: dict[str, int]) -> None:
         """Demand that little happens when nothing is to be done, and that nothing is kept of what was."""

@@ -157,7 +157,7 @@ class MemoryPlace:
             note=world.note,
             traits=self.traits,
             calm=lambda: world.calm,
-            down=lambda: world.down,
+            down=lambda: bool(world.down),
             meddle=world.meddle,
             owes=world.oracle.promise_while,
             promises=world.oracle.promise,
@@ -173,7 +173,8 @@ class MemoryPlace:
             place(what)
 
         process.place = step  # type: ignore[method-assign]
-        process.ends.append(lambda: world.oracle.forgive(client.unrecorded))
+        for unlearns in (process.ends, process.refusals):
+            unlearns.append(lambda: world.oracle.forgive(client.unrecorded))
         self._clients.append(client)
         return client  # type: ignore[return-value]
 

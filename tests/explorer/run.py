@@ -23,7 +23,7 @@ from explorer.orders import EveryOrder, Scope, Seen
 from explorer.world import SMALL, WORLDS, World
 from support.cache_room import new_file
 
-RESTING = 30
+RESTING = 10
 """One run of so many ends with ten quiet minutes."""
 
 

@@ -459,6 +459,10 @@ class Server:
         """Tell whether a write goes on."""
         return bool(self.app.writer.locks._running)
 
+    def owes_records(self) -> bool:
+        """Tell whether ends of acts are only in memory because the disk has refused them."""
+        return self.process.missed_commit and self.app.audit.waiting > 0
+
     def unfinished(self) -> list[str]:
         """Return the texts of writes that are neither done nor refused for good."""
         writes = self.app.cache.journal.all()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from mcp_notarium import threads
 from mcp_notarium.domain.note import Content, PendingWrite
 from mcp_notarium.errors import OutcomeUnknown
 from mcp_notarium.storage.sync_state import ListingMemory
-from mcp_notarium.stores.contract import Acknowledgement, BaseLookup, ChangePage, Store
+from mcp_notarium.stores.contract import Acknowledgement, Store
 from mcp_notarium.stores.kind import StoreSettings
 from mcp_notarium.stores.vault import (
     file_table,
@@ -47,6 +48,22 @@ if TYPE_CHECKING:
 
 LEFT_BEHIND = Content("a file that the store has left behind")
 """Stands among the notes for a temporary file: it must be removed, or become a note."""
+_REFUSED = {
+    "open": (errno.EIO,),
+    "read": (errno.EIO,),
+    "scandir": (errno.EACCES, errno.EIO),
+    "unlink": (errno.EACCES, errno.EIO),
+    "rename": (errno.EACCES, errno.EIO, errno.ENOSPC),
+    "mkdir": (errno.EACCES, errno.EIO, errno.ENOSPC),
+}
+"""By call why the system may refuse it, beside what it says of new files and flushes."""
+AWAY: tuple[dict[str, tuple[int, str]], ...] = (
+    {},
+    {"open the vault": (errno.ENOENT, "not mounted")},
+    {"open the vault": (errno.EACCES, "forbidden")},
+    {"scandir": (errno.EIO, "broken"), "open": (errno.EIO, "broken")},
+)
+"""What each call of the system says while the vault is away, by the way it is."""
 _MOVES = {False: "moves a file", True: "exchanges files"}
 
 
@@ -58,7 +75,6 @@ class SteppedVault(VaultStore):
     def __init__(self, place: VaultPlace, process: Process, memory: ListingMemory) -> None:
         super().__init__(place.disk.root, memory)
         self.process = process
-        self.requests = 0
         self._place = place
         self._looking: Any = TurnLock(place.workers)
         self._keeping: Any = TurnLock(place.workers)
@@ -71,6 +87,7 @@ class SteppedVault(VaultStore):
         self.elsewhere = ""
         """Words that it has written in the place of another note, since the last flush: their own has another name by then."""
         process.ends += [self._watch.close, self._forget]
+        process.refusals.append(self._forget)
         self._place_of, process.place = process.place, self._step  # type: ignore[method-assign]
 
     def _step(self, what: str) -> None:
@@ -79,7 +96,7 @@ class SteppedVault(VaultStore):
         self._place_of(what)
 
     def _forget(self) -> None:
-        """Expect no words that go with the process (docs/sync.md, where the last writer wins).
+        """Expect no words that go with the process, or cannot be recorded (docs/sync.md, where the last writer wins).
 
         What it has written in the place of another note nobody can take back: that one becomes a note again.
         """
@@ -87,14 +104,8 @@ class SteppedVault(VaultStore):
         oracle.forgive(self.unrecorded)
         oracle.perhaps_twice.update(words_of(self.elsewhere))
 
-    async def changes(self, cursor: str, *, wait: bool, base_of: BaseLookup) -> ChangePage:
-        """See ``Store.changes``."""
-        self.requests += 1
-        return await super().changes(cursor, wait=wait, base_of=base_of)
-
     async def push(self, write: PendingWrite) -> Acknowledgement:
         """See ``Store.push``."""
-        self.requests += 1
         self._place.world.oracle.see_push(write)
         self.process.place("sends push")
         answer = await super().push(write)
@@ -126,6 +137,8 @@ class VaultPlace:
         self.deaf = bool(world.chooser.choose("the system tells of no changes", 2, rate=0.15))
         self.refuses = 0
         """How often the disk has refused something."""
+        self._looks = Counter[str]()
+        """How often each process has opened the vault."""
         self._stores: list[SteppedVault] = []
         self._patches = ExitStack()
         self._patch()
@@ -165,6 +178,7 @@ class VaultPlace:
             note = new if is_note_name(new) else old
             self.world.act_between(f"{_name()} {_MOVES[exchange]}", note=note)
             self.workers.moment(f"it {_MOVES[exchange]}", kill=True)
+            self._may_refuse("rename")
             done = rename(parent, old, target, new, exchange=exchange)
             self.disk.look()
             held = self._own_store().held if exchange else None
@@ -210,14 +224,32 @@ class VaultPlace:
 
     def _before(self, call: str) -> None:
         require_alive()
+        self._looks[_name()] += call == "open the vault"
+        if call in AWAY[self.world.down]:
+            raise OSError(*AWAY[self.world.down][call])
+        if call == "open the vault":
+            return
         if call == "scandir":
             self.workers.moment("it lists a folder")
+        self._may_refuse(call)
+        if call in ("open", "read", "scandir"):
             return
         if call in ("create", "fsync") and self._happens("the disk refuses", 0.5):
             self.refuses += 1
             raise OSError(errno.ENOSPC if call == "create" else errno.EIO, "simulated")
         if call != "create":
             self.workers.moment(f"before {call}", kill=True)
+
+    def _may_refuse(self, call: str) -> None:
+        """Raise what the system says, once, if the schedule says so."""
+        known, chooser = _REFUSED.get(call, ()), self.world.chooser
+        if self.world.calm or not known:
+            return
+        label, rate = f"{_name()}: the disk refuses to {call}", chooser.rates.faults / 10
+        if why := chooser.among(label, ["", *map(os.strerror, known)], rate=rate):
+            self.refuses += 1
+            self.world.note(f"the disk refuses {_name()} to {call}: {why}")
+            raise next(OSError(one, why) for one in known if os.strerror(one) == why)
 
     def loses(self) -> bool:
         """Tell whether the system loses an event."""
@@ -242,8 +274,8 @@ class VaultPlace:
         return made
 
     def requests(self) -> dict[str, int]:
-        """See ``Place.requests``."""
-        return {one.process.name: one.requests for one in self._stores}
+        """See ``Place.requests``: how often it was opened."""
+        return dict(self._looks)
 
     def ids(self) -> list[str]:
         """See ``Place.ids``."""

@@ -19,7 +19,7 @@ from explorer.loop import DeterministicLoop
 from explorer.machine import Clock, Killed, Machine, Process
 from explorer.memento_place import MementoPlace
 from explorer.more_acts import FIRST_TAG, MoreActs
-from explorer.oracle import UNKNOWN, Broken, Oracle, all_words, is_copy, words_of
+from explorer.oracle import MOST_REQUESTS, UNKNOWN, Broken, Oracle, all_words, is_copy, words_of
 from explorer.orders import EveryOrder
 from explorer.place import MemoryPlace, Place
 from explorer.questions import ask
@@ -67,6 +67,8 @@ _ONCE_MORE = 0.7
 DAY = "daily:2031-06-20"
 HEALING_SECONDS = 7200.0
 QUIET_SECONDS = 600.0
+WAYS_TO_BE_AWAY = 3
+"""Ways in which a store is not reached: no connection, an error, no answer; a folder that is gone, forbidden or broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +119,8 @@ class World:
         self.story: list[str] = []
         self.calm = True
         """Nothing goes wrong on the way to the store."""
-        self.down = False
-        """The store is not reached at all."""
+        self.down = 0
+        """The store is not reached at all, in one of several ways; 0: it is."""
         self._words: Counter[str] = Counter()
         self._foreign_left = 0
         """Acts of others that have not ended."""
@@ -149,6 +151,7 @@ class World:
             assert isinstance(self.place, MemoryPlace), "nobody counts what happens at other stores"
             chooser.changes, chooser.contents = self.place.changes, self._contents
         for machine in self.machines:
+            machine.disk.gives_up = self.oracle.breaks
             machine.before_cut = partial(self._see_all, machine)
             machine.after_cut = partial(self._meddle_in_the_dark, machine)
             machine.after_commit = partial(self._see_commit, machine)
@@ -334,19 +337,36 @@ class World:
         self.loop.run_until(lambda: all(one.done() for one in asked), deadline=deadline)
 
     def rest(self) -> None:
-        """Let ten quiet minutes pass, then ten without the store, and see that little happens in them."""
+        """Let ten quiet minutes pass, ten without the store, and ten more; see that little happens in them, and that all agree again."""
+        self._rest_quietly()
+        self.chooser.mute = False
+        self.down = 1 + self.chooser.choose("how the store is away", WAYS_TO_BE_AWAY, rate=0.7)
+        self.chooser.mute = True
+        self.oracle.judge_requests(self._pass_ten_minutes(), "minutes without the store")
+        self.down = 0
+        self._put(self.word("them"))
+        self.loop.run_until(self._in_step, deadline=self.loop.time() + QUIET_SECONDS)
+        self.oracle.judge([one for one in self.servers if one.alive], self.place.contents())
+        self._rest_quietly()
+
+    def _rest_quietly(self) -> None:
         asked = self._pass_ten_minutes()
         self.oracle.judge_quiet(
             [one for one in self.servers if one.alive], self.loop.waiting(), asked
         )
-        self.down = True
-        self.oracle.judge_requests(self._pass_ten_minutes(), "minutes without the store")
-        self.down = False
 
     def _pass_ten_minutes(self) -> dict[str, int]:
         before = self.place.requests()
-        self.loop.run_until(lambda: False, deadline=self.loop.time() + QUIET_SECONDS)
-        return {name: count - before.get(name, 0) for name, count in self.place.requests().items()}
+
+        def since() -> dict[str, int]:
+            requests = self.place.requests()
+            return {name: count - before.get(name, 0) for name, count in requests.items()}
+
+        self.loop.run_until(
+            lambda: max(since().values(), default=0) > MOST_REQUESTS,
+            deadline=self.loop.time() + QUIET_SECONDS,
+        )
+        return since()
 
     def ends(self) -> str:
         """Tell what the store has, and what each has met, without the order among them."""
@@ -433,7 +453,11 @@ class World:
             return server.contents() == seen
 
         return all(
-            one.alive and not one.works() and not one.unfinished() and agrees(one)
+            one.alive
+            and not one.works()
+            and not one.unfinished()
+            and not one.owes_records()
+            and agrees(one)
             for one in self.servers
             if one.name != self._away
         )
@@ -724,6 +748,8 @@ class World:
         hides = self.plan.hides or self.plan.shows or self.plan.changes == "policy"
         if answer.ok or (unknown and not hides):  # where rules hide notes, no copy tells
             self.oracle.promise(word, server.name)
+        if unknown and server.process.missed_flush:
+            self.oracle.unflushed[word] = server.machine.name
         note_id = answer.value.get("id") or asked
         if note_id in self.oracle.renumbered:
             self.oracle.forgive(word)

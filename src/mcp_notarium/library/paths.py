@@ -79,7 +79,7 @@ class Paths:
     async def find_cards(self, note: Note, content: Content) -> dict[str, int | None]:
         """Return how many cards of each canvas show the note, if the content gives it another path.
 
-        None: the canvas names the note, and is not readable.
+        None: the canvas names the note, and is not readable, or it cannot be read now.
         """
         if await self._find_new_path(note, content) is None:
             return {}

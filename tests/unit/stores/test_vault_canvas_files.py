@@ -162,6 +162,39 @@ def test_an_edit_before_any_call_is_in_a_file_whatever_fails_or_is_written_after
                 break
 
 
+@pytest.mark.parametrize("call", ["open", "read"])
+def test_a_canvas_that_the_disk_does_not_give_for_once_is_told_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    board, real = fill(tmp_path), getattr(os, call)
+
+    def refuses(*given: object, **how: object) -> object:
+        if call == "read" or given[0] == board.name:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(*given, **how)
+
+    with opened(tmp_path) as root:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, call, refuses)
+            assert canvases.find_cards(root, ["", "Sub"], OLD) == {BOARD: None}
+            assert canvases.move_cards_in(root, BOARD, OLD, NEW) is None
+        assert canvases.find_cards(root, ["", "Sub"], OLD) == {BOARD: 1}
+        assert canvases.move_cards_in(root, BOARD, OLD, NEW)
+
+
+def test_cards_in_a_folder_that_the_disk_does_not_list_count_as_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path)
+
+    def refuses(_folder: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "scandir", refuses)
+    with opened(tmp_path) as root, pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        canvases.find_cards(root, ["Sub"], OLD)
+
+
 def test_what_a_killed_process_has_displaced_becomes_a_canvas_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

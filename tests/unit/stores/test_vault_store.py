@@ -27,6 +27,7 @@ from mcp_notarium.errors import (
     OutcomeUnknown,
     StoreProtocolError,
     StoreRejected,
+    StoreUnavailable,
     VersionConflict,
 )
 from mcp_notarium.stores.contract import Acknowledgement
@@ -323,6 +324,31 @@ def test_what_is_left_behind_stays_while_a_program_may_write_it(
     asyncio.run(store.close())
     wanted = [f"base\n{THEIRS}", OURS] if tells else [OURS]
     assert sorted(everything(place).values()) == wanted
+
+
+@needs_leases
+def test_a_displaced_file_that_cannot_be_opened_just_then_is_not_taken_for_left_alone(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_writer, "LONGEST_WAIT", 0.2)
+    put(place / "Note.md", "base\n")
+    store = VaultStore(place)
+    base = store._get("Note.md")
+    opens = file_writer.open_file
+
+    def refuse(*_given: object, **_how: object) -> None:
+        monkeypatch.setattr(file_writer, "open_file", opens)
+        raise folder_module.ReadFailed
+
+    def displaced() -> None:
+        monkeypatch.setattr(file_writer, "open_file", refuse)
+
+    act_once(monkeypatch, file_writer, "_wait_for_writers", displaced)
+    with (place / "Note.md").open("a") as writer:
+        store._writer.push(make_write(store, base.id, content_of(base, text=OURS), base))
+        writer.write(THEIRS)
+    asyncio.run(store.close())
+    assert sorted(everything(place).values()) == sorted([OURS, f"base\n{THEIRS}"])
 
 
 @needs_leases
@@ -901,6 +927,31 @@ def test_a_note_that_gets_another_name_twice_in_a_save_leaves_that_in_doubt(
         store._writer.push(make_write(store, "Note.md", content_of(base, text=OURS), base))
     asyncio.run(store.close())
     assert sorted(everything(place).values()) == sorted(["base\n", OURS, THEIRS])
+
+
+def test_an_edit_of_a_text_that_is_taken_back_stays(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(place / "Note.md", "base\n")
+    store = VaultStore(place)
+    base = store._get("Note.md")
+    read = file_writer.read_file
+
+    def refuse(*_given: object, **_how: object) -> None:
+        monkeypatch.setattr(file_writer, "read_file", read)
+        with (place / "Note.md").open("a") as file:  # it has our text now
+            file.write(THEIRS)
+        raise folder_module.ReadFailed
+
+    def exchanged() -> None:
+        monkeypatch.setattr(file_writer, "read_file", refuse)
+
+    act_once(monkeypatch, file_writer, "_take_displaced", exchanged)
+    with pytest.raises(StoreUnavailable):
+        store._writer.push(make_write(store, "Note.md", content_of(base, text=OURS), base))
+    asyncio.run(store.close())
+    assert (place / "Note.md").read_text() == "base\n"
+    assert sorted(everything(place).values()) == sorted(["base\n", f"{OURS}{THEIRS}"])
 
 
 def act_once(

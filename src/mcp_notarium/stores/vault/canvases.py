@@ -19,7 +19,7 @@ from typing import Any
 from mcp_notarium.errors import OutcomeUnknown
 from mcp_notarium.markup.obsidian_links import Changes, Link, find_edits, find_links
 from mcp_notarium.stores.vault.file_writer import CANVAS, read_file, replacing
-from mcp_notarium.stores.vault.folder import NotANote, open_folder
+from mcp_notarium.stores.vault.folder import Evicted, InUse, NotANote, open_folder
 from mcp_notarium.stores.vault.paths import folder_parts, is_in_trash
 from mcp_notarium.system import SYSTEM
 from mcp_notarium.system.common import closing_descriptor
@@ -39,12 +39,15 @@ class NotACanvas(ValueError):
 
 
 def find_cards(root: int, folders: Iterable[str], path: str) -> dict[str, int | None]:
-    """Return how many cards show the note, by the path of their canvas; None: it is not readable, and names the note."""
+    """Return how many cards show the note, by the path of their canvas; None: it names the note, and is no canvas, or cannot be read now.
+
+    Raises ``OSError`` for a folder that the disk does not list.
+    """
     found: dict[str, int | None] = {}
     for folder in folders:
         if is_in_trash(folder):
             continue
-        with suppress(OSError):
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
             with closing_descriptor(open_folder(root, folder_parts(folder), exact=False)) as here:
                 with SYSTEM.scan(here) as entries:
                     names = [one.name for one in entries if one.name.endswith(CANVAS)]
@@ -89,10 +92,12 @@ def move_cards_in(
     try:
         with closing_descriptor(open_folder(root, folder_parts(folder))) as parent:
             return any(_move_cards_at(parent, name, old, new, links) for _ in range(_TRIES)) or None
-    except (FileNotFoundError, NotANote, NotACanvas):
+    except (FileNotFoundError, NotACanvas):
         return False
-    except (OSError, OutcomeUnknown):  # the disk refuses
+    except (OSError, OutcomeUnknown, Evicted):  # the disk refuses
         return None
+    except NotANote:
+        return False
 
 
 def _move_cards_at(parent: int, name: str, old: str, new: str, links: Changes) -> bool:
@@ -114,9 +119,11 @@ def _move_cards_at(parent: int, name: str, old: str, new: str, links: Changes) -
 
 
 def _count(folder: int, name: str, path: str) -> int | None:
-    """Return how many cards of a canvas show the note; None: it cannot be read, and names the note."""
+    """Return how many cards of a canvas show the note; None: see :func:`find_cards`."""
     try:
         file = read_file(folder, name, exact=False)
+    except InUse:
+        return None
     except (OSError, NotANote):
         return 0
     try:

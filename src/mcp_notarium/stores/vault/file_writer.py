@@ -25,6 +25,7 @@ from mcp_notarium.stores.vault.folder import (
     LONGEST_WAIT,
     SETTLED,
     FileBytes,
+    InUse,
     Mark,
     NotANote,
     digest_of,
@@ -245,14 +246,13 @@ class Replaced:
     def put_back(self) -> None:
         """Let the displaced file have its name again, and ours go; if somebody has changed ours, that stays next to it.
 
-        Raises ``NotANote`` or ``OutcomeUnknown``; both files are there then.
+        Raises ``OutcomeUnknown``; both files are there then.
         """
         self.left = False
         try:
             if rename(self.parent, self.temporary, self.parent, self.name, exchange=True):
-                back = read_file(self.parent, self.temporary, exact=False, own=self.written.mark)
                 flush(self.parent)
-                self.left = back.digest == self.written.digest
+                self.left = _is_still(self.parent, self.temporary, self.written)
         except OSError as error:
             raise OutcomeUnknown("the file was replaced, and cannot be put back") from error
 
@@ -319,7 +319,9 @@ def replacing(
             # Before the displaced file goes: a caller without an answer does not get its text either.
             flush(parent)
         except BaseException as error:
-            if not certain or isinstance(error, NotANote):
+            back = isinstance(error, NotANote)
+            # defence: taken-back-edit-stays -_is_still
+            if not certain or (back and _is_still(parent, temporary, written)):
                 _remove(parent, temporary)
             raise  # otherwise the displaced file stays: its content is in nobody's hands
     done = Replaced(written, held, certain, parent, name, temporary, left, moved)
@@ -471,7 +473,7 @@ def _remove_left(folder: int, name: str, unchanged: float) -> bool:
     if unchanged < LEFT_BEHIND:  # defence: set-clock-removes-nothing =False
         return False
     # defence: written-file-stays =False
-    if _is_being_written(folder, name) and _tells_writers(folder):
+    if _is_being_written(folder, name, unsure=True) and _tells_writers(folder):
         return True
     _remove(folder, name)
     return False
@@ -514,18 +516,29 @@ def _move_to_first(folder: int, name: str, target: int, names: Iterable[str]) ->
 def _wait_for_writers(parent: int, displaced: str) -> bool:
     """Wait until no program writes a file that we have displaced; False if one still does in the end."""
     deadline = time.monotonic() + LONGEST_WAIT
-    while _is_being_written(parent, displaced):
+    while _is_being_written(parent, displaced, unsure=True):
         if time.monotonic() > deadline:
             return False
         time.sleep(SETTLED)
     return True
 
 
-def _is_being_written(parent: int, name: str) -> bool:
-    with suppress(OSError, NotANote):
+def _is_being_written(parent: int, name: str, *, unsure: bool = False) -> bool:
+    """Tell whether another program has a file open for writing; ``unsure``: what to say if it cannot be opened just then."""
+    try:
         file, _ = open_file(parent, name, exact=False)
         with closing_descriptor(file):
             return is_being_written(file)
+    except InUse:
+        return unsure
+    except (OSError, NotANote):
+        return False
+
+
+def _is_still(parent: int, name: str, written: NoteFile) -> bool:
+    """Tell whether a file of ours is as it was written: nobody has changed it while it had its name."""
+    with suppress(OSError, NotANote):
+        return read_file(parent, name, exact=False, own=written.mark).digest == written.digest
     return False
 
 
