@@ -22,7 +22,7 @@ from explorer.more_acts import FIRST_TAG, MoreActs
 from explorer.oracle import UNKNOWN, Broken, Oracle, all_words, is_copy, words_of
 from explorer.orders import EveryOrder
 from explorer.place import MemoryPlace, Place
-from explorer.questions import ask
+from explorer.questions import ask, serve
 from explorer.server import INTERVAL, Answer, Server
 from explorer.simplenote_place import SimplenotePlace
 from explorer.trilium_place import TriliumPlace
@@ -315,6 +315,7 @@ class World:
         self.loop.run_until(self._in_step, deadline=self.loop.time() + HEALING_SECONDS)
         self._read_histories()
         self.oracle.judge([one for one in self.servers if one.alive], self.place.contents())
+        self._serve()
 
     def _read_histories(self) -> None:
         """Read the history of each note on each computer: the servers there share its rows, and take turns."""
@@ -332,6 +333,22 @@ class World:
             one.add_done_callback(self.see_end)
         deadline = self.loop.time() + QUIET_SECONDS
         self.loop.run_until(lambda: all(one.done() for one in asked), deadline=deadline)
+
+    def _serve(self) -> None:
+        """Let each server serve, one after the other: with the note that has changed most often there."""
+        for server in self.servers:
+            notes = server.notes() if server.alive else []
+            if notes:
+                note = max(notes, key=lambda one: (one.local_version, one.id))
+                with server.process.running():
+                    served = self.loop.create_task(serve(self, server, note.id))
+                served.add_done_callback(self.see_end)
+                self.loop.run_until(served.done, deadline=self.loop.time() + QUIET_SECONDS)
+                if not served.done():
+                    self.oracle.breaks(f"a server does not serve: {server.name} does not answer")
+                self.loop.run_until(self._in_step, deadline=self.loop.time() + HEALING_SECONDS)
+            if self.oracle.broken:
+                raise Broken(self.oracle.broken)
 
     def rest(self) -> None:
         """Let ten quiet minutes pass, then ten without the store, and see that little happens in them."""

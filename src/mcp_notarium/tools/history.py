@@ -150,6 +150,10 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
     """
     client = call.client
     goal = _Goal()
+    before, has_saved_since = call.steps.earlier, app.library.history.has_saved_since
+    made = before.made[0].etag if before is not None and before.made else None
+    if has_saved_since(request.id or "", made, client=client):
+        call.steps.earlier = None  # the same call means another change by now
 
     async def draft() -> Draft:
         note = await _find(app, request)
