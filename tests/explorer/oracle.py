@@ -215,13 +215,16 @@ class Oracle:
 
         ``made``: what saves had made of the note before that was asked for.
 
-        Where the store lists its versions under names of its own, their order beside ours is by time, which many share.
+        Where the store lists its versions under names of its own, their order beside ours is by time, which many share: there
+        what is new in one is what no version of anybody else has.
         """
         listed = server.app.library.traits.versions is Versions.LISTED
         for (maker, newer), (_, older) in itertools.pairwise(versions):
-            new = {*words_of(newer.text)} - {*words_of(older.text)}
+            beside = [one.text for by, one in versions if by != maker] if listed else [older.text]
+            new = {*words_of(newer.text)} - {word for text in beside for word in words_of(text)}
             others = sorted(word for word in new if self.authors.get(word, maker) != maker)
-            if maker and others and not (self.forgetful or listed or note_id in self.unmade):
+            copied = listed and is_copy(newer)  # it has had the words of all from the beginning
+            if maker and others and not (self.forgetful or copied or note_id in self.unmade):
                 raise self.breaks(
                     f"a version names who has not written it: {server.name} has {newer.text!r} of {note_id} as made by "
                     f"{maker}, and {others} as well"
@@ -309,10 +312,14 @@ class Oracle:
             newer = content
 
     def require_merged(self, server: Server, answer: Answer, read: Note, ours: str) -> None:
-        """Demand that a save is merged with what others wrote in other lines, while the text that it was made from is kept."""
+        """Demand that a save is merged with what others wrote in other lines, while the text that it was made from is kept.
+
+        The index does not have their text yet while a write of the note is on its way.
+        """
         note = server.app.cache.notes.get(read.id)
         refused = answer.value.get("subcategory") in ("conflict", "version_changed")
-        if not refused or note is None or self.forgetful:
+        waits = any(one.note_id == read.id for one in server.app.cache.journal.all())
+        if not refused or note is None or self.forgetful or waits:
             return
         seen = [one for one in self.versions if one[:2] == (server.machine.name, read.id)]
         since = [one for one in seen if one[2] > read.local_version]
@@ -371,9 +378,9 @@ class Oracle:
         for row in rows:
             if isinstance(row, dict):
                 self._compare_row(server, row)
+        name = str(answer.value.get("id") or arguments.get("id"))
+        self._see_writer(server, tool, arguments, name)
         if tool == "save":
-            name = str(answer.value.get("id") or arguments.get("id"))
-            self.writers.setdefault(name, set()).add(server.name)
             self._see_saved(server, answer)
             if answer.ok and "id" not in arguments and name in self.removed:
                 self.removed.remove(name)  # a new note has got the name
@@ -385,6 +392,14 @@ class Oracle:
             self.made.pop((server.machine.name, arguments["id"]), None)
         if begun:
             self.recorded.append((server, server.app.audit.digest(tool, arguments), answer.ok))
+
+    def _see_writer(
+        self, server: Server, tool: str, arguments: dict[str, Any], note_id: str
+    ) -> None:
+        if tool == "save" or arguments.get("action", "history") != "history":
+            one_note = tool == "save" or "id" in arguments
+            for one in [note_id] if one_note else server.contents():
+                self.writers.setdefault(one, set()).add(server.name)
 
     def _compare_row(self, server: Server, row: dict[str, Any]) -> None:
         note_id, version = row.get("uuid") or row.get("id"), row.get("local_version")

@@ -60,9 +60,7 @@ async def serve(world: World, server: Server, note_id: str) -> None:
         return
     word = world.word(server.name)
     saved = await _ask(world, server, "save", id=note_id, append=f"{word}\n")
-    if saved.value.get("conflict_copy_id") or word not in words_of(
-        server.contents()[note_id].text
-    ):
+    if saved.value.get("conflict_copy_id") or word not in words_of(server.contents()[note_id].text):
         raise world.oracle.breaks(f"a line is not added: {server.name}, {note_id}: {saved.text}")
     told = await _ask(world, server, "manage", action="history", id=note_id)
     versions = told.value["history"]

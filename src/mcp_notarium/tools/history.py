@@ -150,9 +150,8 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
     """
     client = call.client
     goal = _Goal()
-    before, has_saved_since = call.steps.earlier, app.library.history.has_saved_since
-    made = before.made[0].etag if before is not None and before.made else None
-    if has_saved_since(request.id or "", made, client=client):
+    before, history = call.steps.find_earlier(0), app.library.history
+    if before and history.has_saved_since(request.id or "", before.etag, client=client):
         call.steps.earlier = None  # the same call means another change by now
 
     async def draft() -> Draft:
