@@ -93,6 +93,8 @@ class Oracle:
     """Machine and id to the texts that saves have made there, each of which stays in the history."""
     renumbered: set[str] = field(default_factory=set)
     """Ids of notes whose versions have numbers that others had before."""
+    begun_anew: set[str] = field(default_factory=set)
+    """Ids of notes that somebody has removed and made again: a name of a version is the store's, and may be an earlier ``local_version``."""
     unmade: set[str] = field(default_factory=set)
     """Ids of notes that somebody else has removed or renamed: their histories may end."""
     alike: set[str] = field(default_factory=set)
@@ -513,6 +515,7 @@ class Oracle:
         """Demand that a version is told as it was, where its name is the ``local_version`` that it had."""
         number = int(version) if version.isdecimal() else 0
         known = self.versions.get((server.machine.name, note_id, number))
+        known = None if note_id in self.begun_anew else known
         if known is not None and known.text.strip() != text.strip():
             raise self.breaks(
                 f"a version is told as another one: {server.name} reads {text!r} as version {version} of {note_id}, "

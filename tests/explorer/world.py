@@ -50,6 +50,7 @@ _OF_NO_NOTE = (
     "read for long",
 )
 """Acts of another device that change no note that is there."""
+_MADE_AGAIN = ("remove and make again", "remove and make anew")
 _LATER_ACTS_OF_SERVERS = ("make a note again",)
 """Such acts of servers."""
 _TABLES = (
@@ -906,6 +907,8 @@ class World:
             self.oracle.writers.setdefault(note_id, set()).add("them")
         if name not in (*_OF_NO_NOTE, "edit the top", "edit the end", "rewrite"):
             self.oracle.unmade.add(note_id)
+        if name in _MADE_AGAIN:
+            self.oracle.begun_anew.add(note_id)
         before = self.place.contents().get(note_id) if name == "remove" else None
         if before is None:
             self.oracle.lost_notes.writes(note_id)
