@@ -737,12 +737,12 @@ class World:
             confirm=True,
         )
         alone = server.busy == 1 and server.done == begun
-        if certain and alone:
-            self.require_served(server, "an undo of", note_id, answer.refusal)
+        if not (certain and alone and made is not None and made.added(word)):
+            return
+        self.require_served(server, "an undo of", note_id, answer.refusal)
         # Where the last writer wins, another may have come over it in the same lines, and a copy keeps what it says.
         covered = self.place.traits.write_guard is WriteGuard.LAST_WRITER and server.saves
-        alone = alone and not (covered and server.saves[-1].saved.copy_id)
-        if answer.ok and certain and alone and made is not None and made.added(word):
+        if answer.ok and not (covered and server.saves[-1].saved.copy_id):
             self.oracle.require_taken_back(server, str(answer.value.get("id") or note_id), word)
 
     async def _wait(self, server: Server) -> None:
