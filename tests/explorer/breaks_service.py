@@ -114,7 +114,7 @@ BREAKS: dict[str, Break] = {
         "trilium", _others_versions_credited, ("names who has not written",)
     ),
     "an undo that was taken back stands for the next one": Break(
-        "trilium", _undo_repeated, ("does not give back", "serve")
+        "trilium", _undo_repeated, ("takes nothing back", "serve")
     ),
 }
 """By what is broken."""

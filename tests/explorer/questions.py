@@ -70,8 +70,10 @@ async def serve(world: World, server: Server, note_id: str) -> None:
         )
     await _ask(world, server, "manage", action="undo", id=note_id, confirm=True)
     if (now := server.contents()[note_id]) != before:
+        stays = word in words_of(now.text)
+        what = "takes nothing back" if stays else "does not give back what was there"
         raise world.oracle.breaks(
-            f"an undo does not give back what was there: {server.name} has {now} of {note_id}, not {before}"
+            f"an undo {what}: {server.name} has {now} of {note_id}, not {before}"
         )
 
 
