@@ -211,7 +211,9 @@ def _half_a_transaction(set_attribute: Set) -> None:
 
 _UPDATE, _REPEATED = WriteKind.UPDATE, Attempt.REPEATED
 BREAKS: dict[str, Break] = {
-    "an act is not recorded before it": Break("simplenote", _act_not_recorded, ("audit chain",)),
+    "an act is not recorded before it": Break(
+        "simplenote", _act_not_recorded, ("audit chain", "lacks what a save")
+    ),
     "the journal is not flushed before a push": Break(
         "simplenote", _journal_not_flushed, ("audit chain",)
     ),

@@ -109,7 +109,9 @@ BREAKS: dict[str, Break] = {
         ("lost", "doubled", "the store [", "have it still", "journal"),
     ),
     "any page confirms a push": Break(
-        "simplenote over http, apart", _any_page_is_a_confirmation, ("lost",)
+        "simplenote over http, apart",
+        _any_page_is_a_confirmation,
+        ("lost", "names who has not written"),
     ),
     "the feed's removals are passed over": Break(
         "simplenote over http", _removals_passed_over, ("the store [",)

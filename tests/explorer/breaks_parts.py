@@ -171,7 +171,7 @@ BREAKS: dict[str, Break] = {
     "an undo leaves what was written into a section": (
         PARTS,
         _section_stays,
-        ("does not give back",),
+        ("does not give back", "takes nothing back"),
     ),
     "an undo leaves a ticked task": (VAULT, _task_stays, ("does not give back",)),
     "an undo leaves a property": (

@@ -6,12 +6,12 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from explorer.broken import Broken
+from explorer.broken import Broken, words_of
 from explorer.lost_notes import make_again, revives
 from mcp_notarium.domain.note import Content
 
 if TYPE_CHECKING:
-    from explorer.server import Server
+    from explorer.server import Answer, Server
     from explorer.world import World
 
 FIRST_TAG = "t"
@@ -153,14 +153,15 @@ class MoreActs:
         note = server.app.cache.notes.get(note_id)
         if not read.ok or note is None or read.value.get("text_is_partial"):
             return
-        words, then = note.text, read.value["text"]
+        now, then = {*words_of(note.text)}, read.value["text"]
         world.oracle.require_version(server, note_id, str(row["version"]), then)
+        back = {*words_of(then)}
 
         def forgive() -> None:
-            world.oracle.forgive(words)
+            world.oracle.forgive(" ".join(now - back))
             world.oracle.tags.taken_back.add(note_id)
             world.oracle.unmade.add(note_id)  # what it brings back others have written
-            world.oracle.perhaps_twice.update(then.split())  # and it may be elsewhere by now
+            world.oracle.perhaps_twice.update(back - now)  # and it may be elsewhere by now
 
         answer = await world.guarded(
             server,
@@ -174,3 +175,12 @@ class MoreActs:
         )
         if answer.ok:
             world.oracle.require_restored(server, answer, then)
+            self._promise_back(server, answer, back)
+
+    def _promise_back(self, server: Server, answer: Answer, back: set[str]) -> None:
+        """Expect the words that a version has brought back, but for those that somebody has taken away since."""
+        there = self._world.place.contents().get(str(answer.value.get("id")))
+        words = back & self._world.oracle.authors.keys()
+        for word in words & {*words_of(there.text)} if there is not None else ():
+            self._world.oracle.taken.discard(word)
+            self._world.oracle.promise(word, server.name)

@@ -93,6 +93,8 @@ class Oracle:
     """Machine and id to the texts that saves have made there, each of which stays in the history."""
     renumbered: set[str] = field(default_factory=set)
     """Ids of notes whose versions have numbers that others had before."""
+    begun_anew: set[str] = field(default_factory=set)
+    """Ids of notes that somebody has removed and made again: a name of a version is the store's, and may be an earlier ``local_version``."""
     unmade: set[str] = field(default_factory=set)
     """Ids of notes that somebody else has removed or renamed: their histories may end."""
     unflushed: dict[str, str] = field(default_factory=dict)
@@ -221,13 +223,16 @@ class Oracle:
 
         ``made``: what saves had made of the note before that was asked for.
 
-        Where the store lists its versions under names of its own, their order beside ours is by time, which many share.
+        Where the store lists its versions under names of its own, their order beside ours is by time, which many share: there
+        what is new in one is what no version of anybody else has.
         """
         listed = server.app.library.traits.versions is Versions.LISTED
         for (maker, newer), (_, older) in itertools.pairwise(versions):
-            new = {*words_of(newer.text)} - {*words_of(older.text)}
+            beside = [one.text for by, one in versions if by != maker] if listed else [older.text]
+            new = {*words_of(newer.text)} - {word for text in beside for word in words_of(text)}
             others = sorted(word for word in new if self.authors.get(word, maker) != maker)
-            if maker and others and not (self.forgetful or listed or note_id in self.unmade):
+            copied = listed and is_copy(newer)  # it has had the words of all from the beginning
+            if maker and others and not (self.forgetful or copied or note_id in self.unmade):
                 raise self.breaks(
                     f"a version names who has not written it: {server.name} has {newer.text!r} of {note_id} as made by "
                     f"{maker}, and {others} as well"
@@ -319,10 +324,14 @@ class Oracle:
             newer = content
 
     def require_merged(self, server: Server, answer: Answer, read: Note, ours: str) -> None:
-        """Demand that a save is merged with what others wrote in other lines, while the text that it was made from is kept."""
+        """Demand that a save is merged with what others wrote in other lines, while the text that it was made from is kept.
+
+        The index does not have their text yet while a write of the note is on its way.
+        """
         note = server.app.cache.notes.get(read.id)
         refused = answer.value.get("subcategory") in ("conflict", "version_changed")
-        if not refused or note is None or self.forgetful:
+        waits = any(one.note_id == read.id for one in server.app.cache.journal.all())
+        if not refused or note is None or self.forgetful or waits:
             return
         seen = [one for one in self.versions if one[:2] == (server.machine.name, read.id)]
         since = [one for one in seen if one[2] > read.local_version]
@@ -381,9 +390,9 @@ class Oracle:
         for row in rows:
             if isinstance(row, dict):
                 self._compare_row(server, row)
+        name = str(answer.value.get("id") or arguments.get("id"))
+        self._see_writer(server, tool, arguments, name)
         if tool == "save":
-            name = str(answer.value.get("id") or arguments.get("id"))
-            self.writers.setdefault(name, set()).add(server.name)
             self._see_saved(server, answer)
             self._see_refused(server, arguments, answer)
             if answer.ok and "id" not in arguments and name in self.removed:
@@ -397,6 +406,14 @@ class Oracle:
         # An end that the disk has refused waits in memory, or for the next flush: it may go with the process.
         if begun and not (server.process.missed_flush or server.owes_records()):
             self.recorded.append((server, server.app.audit.digest(tool, arguments), answer.ok))
+
+    def _see_writer(
+        self, server: Server, tool: str, arguments: dict[str, Any], note_id: str
+    ) -> None:
+        if tool == "save" or arguments.get("action", "history") != "history":
+            one_note = tool == "save" or "id" in arguments
+            for one in [note_id] if one_note else server.contents():
+                self.writers.setdefault(one, set()).add(server.name)
 
     def _compare_row(self, server: Server, row: dict[str, Any]) -> None:
         note_id, version = row.get("uuid") or row.get("id"), row.get("local_version")
@@ -514,6 +531,7 @@ class Oracle:
         """Demand that a version is told as it was, where its name is the ``local_version`` that it had."""
         number = int(version) if version.isdecimal() else 0
         known = self.versions.get((server.machine.name, note_id, number))
+        known = None if note_id in self.begun_anew else known
         if known is not None and known.text.strip() != text.strip():
             raise self.breaks(
                 f"a version is told as another one: {server.name} reads {text!r} as version {version} of {note_id}, "

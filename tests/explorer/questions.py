@@ -1,13 +1,17 @@
-"""Ask each computer at the end what an agent may ask: for notes by their words, and by the ids that they had before."""
+"""Ask each computer at the end what an agent may ask: for notes by their words, and by the ids that they had before.
+
+Then let each server serve: nothing goes wrong any more, and nobody else writes, so it refuses nothing.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from explorer.broken import words_of
+from mcp_notarium.domain.policy import Mode
 
 if TYPE_CHECKING:
-    from explorer.server import Server
+    from explorer.server import Answer, Server
     from explorer.world import World
 
 
@@ -29,10 +33,9 @@ async def ask(world: World, server: Server) -> None:
 
 
 async def _find(world: World, server: Server, note_id: str, word: str) -> None:
-    found = await server.call("list", query=f"{word} trash:any")
+    found = await _ask(world, server, "list", query=f"{word} trash:any")
     ids = [row.get("uuid") for row in found.value.get("content", ())]
-    # An index that is being loaded says so.
-    if found.ok and note_id not in ids and note_id in server.contents():
+    if note_id not in ids and note_id in server.contents():
         world.oracle.breaks(
             f"a note is not found: {server.name} finds {ids} by {word}, not {note_id}"
         )
@@ -44,3 +47,42 @@ async def _read(world: World, server: Server, old: str, new: str) -> None:
         world.oracle.breaks(
             f"an id means its note no more: {server.name} asks for {old}, now {new}: {read.words}"
         )
+
+
+async def serve(world: World, server: Server, note_id: str) -> None:
+    """Demand what a user expects of a server: it lists and reads a note, adds a line, tells what was there before, and takes the line back."""
+    before = server.contents()[note_id]
+    listed = await _ask(world, server, "list", query="trash:any")
+    if note_id not in [row.get("uuid") for row in listed.value["content"]]:
+        raise world.oracle.breaks(f"a note is not listed: {server.name} lists no {note_id}")
+    await _ask(world, server, "get", id=note_id)
+    if server.policy.mode is Mode.READ_ONLY:
+        return
+    word = world.word(server.name)
+    saved = await _ask(world, server, "save", id=note_id, append=f"{word}\n")
+    if saved.value.get("conflict_copy_id") or word not in words_of(server.contents()[note_id].text):
+        raise world.oracle.breaks(f"a line is not added: {server.name}, {note_id}: {saved.text}")
+    told = await _ask(world, server, "manage", action="history", id=note_id)
+    versions = told.value["history"]
+    if len(versions) < 2 or versions[0].get("by") != server.name:
+        raise world.oracle.breaks(
+            f"a history lacks what a save has just made: {server.name}, {note_id}: {versions}"
+        )
+    await _ask(world, server, "manage", action="undo", id=note_id, confirm=True)
+    if (now := server.contents()[note_id]) != before:
+        stays = word in words_of(now.text)
+        what = "takes nothing back" if stays else "does not give back what was there"
+        raise world.oracle.breaks(
+            f"an undo {what}: {server.name} has {now} of {note_id}, not {before}"
+        )
+
+
+async def _ask(world: World, server: Server, tool: str, **arguments: Any) -> Answer:
+    """Call a tool. Raises ``Broken`` if it is refused."""
+    answer = await server.call(tool, **arguments)
+    if not answer.ok:
+        what = arguments.get("action", tool)
+        raise world.oracle.breaks(
+            f"a server does not serve: {server.name} refuses {what} {arguments.get('id', '')}: {answer.words}"
+        )
+    return answer

@@ -145,10 +145,15 @@ class Answer:
         return self.ok or self.again or told
 
     @property
+    def refusal(self) -> str:
+        """Return why nothing was done, '' if it was."""
+        return "" if self.ok else f"{self.value.get('subcategory')}, {self.value.get('message')}"
+
+    @property
     def words(self) -> str:
         """Return what a story says of it."""
         if not self.ok:
-            return f"{self.value.get('subcategory')}, {self.value.get('message')}"
+            return self.refusal
         facts = ("id", "local_version", "changed", "text", "note")
         return (
             ", ".join(f"{one} {self.value[one]!r}" for one in facts if one in self.value) or "done"
@@ -422,9 +427,11 @@ class Server:
         """Compare who made each version of a note with what is new in it."""
         versions: list[tuple[str, Content]] = []
         made = tuple(self.world.oracle.made.get((self.machine.name, note_id), ()))
-        with suppress(NotariumError):
+        try:
             async with aclosing(self.app.library.history.walk(note_id)) as walk:
                 versions = [(one.made_by, one.content) async for one in walk]
+        except NotariumError as error:
+            self.world.require_served(self, "a history", note_id, str(error))
         self.world.oracle.see_history(self, note_id, versions, made)
         self.world.oracle.require_replaced(self, note_id)
 

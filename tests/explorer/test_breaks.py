@@ -22,6 +22,8 @@ QUICK = (
     "the feed's removals are passed over",
     "a call that fails has no end in the audit chain",
     "a merge takes the last tag that shows a note",
+    "changes of notes are refused",
+    "undos are refused",
     *sample(
         "breaks of acts",
         (

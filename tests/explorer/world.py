@@ -22,7 +22,7 @@ from explorer.more_acts import FIRST_TAG, MoreActs
 from explorer.oracle import MOST_REQUESTS, UNKNOWN, Broken, Oracle, all_words, is_copy, words_of
 from explorer.orders import EveryOrder
 from explorer.place import MemoryPlace, Place
-from explorer.questions import ask
+from explorer.questions import ask, serve
 from explorer.server import INTERVAL, Answer, Server
 from explorer.simplenote_place import SimplenotePlace
 from explorer.trilium_place import TriliumPlace
@@ -40,6 +40,17 @@ _BACK = "bring a note back"
 _TAGS = ("tag", "label", "give a tag")
 _LATER_ACTS = ("hide the note", "move below", "remove and make anew", "give a tag", _BACK)
 """Acts of another device that came after the others: schedules name acts by number."""
+_OF_NO_NOTE = (
+    "put",
+    "set a clock",
+    "hide",
+    "forget cursors",
+    "distort the feed",
+    "count anew",
+    "read for long",
+)
+"""Acts of another device that change no note that is there."""
+_MADE_AGAIN = ("remove and make again", "remove and make anew")
 _LATER_ACTS_OF_SERVERS = ("make a note again",)
 """Such acts of servers."""
 _TABLES = (
@@ -144,6 +155,7 @@ class World:
             self.make_server(name, self.machines[at % len(self.machines)], policy)
             for at, name in enumerate(_SERVERS)
         ]
+        self._clock_was_set = False
         self._ended: set[str] = set()
         self._away = ""
         """Name of a server that has ended for good: the other one has to do all that is left."""
@@ -197,6 +209,22 @@ class World:
     def _is_smooth(self) -> bool:
         """Tell whether nothing has gone wrong so far."""
         return not any(word in key for key in self.chooser.made for word in _TROUBLES)
+
+    def require_served(self, server: Server, what: str, note_id: str, refusal: str) -> None:
+        """Demand that nothing is refused once all is calm, nor while nothing has gone wrong and no other writes the note.
+
+        ``refusal``: what was said, '' if it was not refused.
+        """
+        others = any(one.busy for one in self.servers if one is not server)
+        alone = self.oracle.writers.get(note_id, set()) <= {server.name} and server.busy == 1
+        alone = alone and not self._clock_was_set  # else a lease may have ended
+        fits = alone and not others and self._is_smooth() and not self.plan.changes
+        fits = fits and not any("takes a call back" in key for key in self.chooser.made)
+        is_there = not note_id or note_id in server.app.cache.notes.etags()
+        if refusal and is_there and (self.calm or fits):
+            raise self.oracle.breaks(
+                f"what fits is refused: {server.name} refuses {what} {note_id}: {refusal}"
+            )
 
     def has_ended(self, owner: str) -> bool:
         """Tell whether the process of this name has ended."""
@@ -318,6 +346,7 @@ class World:
         self.loop.run_until(self._in_step, deadline=self.loop.time() + HEALING_SECONDS)
         self._read_histories()
         self.oracle.judge([one for one in self.servers if one.alive], self.place.contents())
+        self._serve()
 
     def _read_histories(self) -> None:
         """Read the history of each note on each computer: the servers there share its rows, and take turns."""
@@ -335,6 +364,22 @@ class World:
             one.add_done_callback(self.see_end)
         deadline = self.loop.time() + QUIET_SECONDS
         self.loop.run_until(lambda: all(one.done() for one in asked), deadline=deadline)
+
+    def _serve(self) -> None:
+        """Let each server serve, one after the other: with the note that has changed most often there."""
+        for server in self.servers:
+            notes = server.notes() if server.alive else []
+            if notes:
+                note = max(notes, key=lambda one: (one.local_version, one.id))
+                with server.process.running():
+                    served = self.loop.create_task(serve(self, server, note.id))
+                served.add_done_callback(self.see_end)
+                self.loop.run_until(served.done, deadline=self.loop.time() + QUIET_SECONDS)
+                if not served.done():
+                    self.oracle.breaks(f"a server does not serve: {server.name} does not answer")
+                self.loop.run_until(self._in_step, deadline=self.loop.time() + HEALING_SECONDS)
+            if self.oracle.broken:
+                raise Broken(self.oracle.broken)
 
     def rest(self) -> None:
         """Let ten quiet minutes pass, ten without the store, and ten more; see that little happens in them, and that all agree again."""
@@ -458,6 +503,7 @@ class World:
             and not one.unfinished()
             and not one.owes_records()
             and agrees(one)
+            and one.app.library.status().complete
             for one in self.servers
             if one.name != self._away
         )
@@ -545,6 +591,7 @@ class World:
         saved = await self._promising(server, word, "save", text=f"{word}\nnew\n")
         if saved.ok:
             twice.discard(word)
+        self.require_served(server, "a new note", "", saved.refusal)
         return saved
 
     async def _create_and_remove(self, server: Server) -> None:
@@ -557,7 +604,9 @@ class World:
         """Make a note whose title another one may have, by this server or the other one."""
         word = self.word(server.name)
         self.oracle.perhaps_twice.add(word)
-        await self._promising(server, word, "save", text=f"the same name\n{word}\n")
+        text = f"the same name\n{word}\n"
+        if (await self._promising(server, word, "save", text=text)).ok:
+            self.oracle.perhaps_twice.discard(word)
 
     async def _save_day(self, server: Server) -> None:
         """Make the note of a day, or add to it."""
@@ -588,7 +637,8 @@ class World:
         note_id = self.some_note(server)
         if note_id:
             word = self.word(server.name)
-            await self._promising(server, word, "save", id=note_id, **how(word))
+            answer = await self._promising(server, word, "save", id=note_id, **how(word))
+            self.require_served(server, "a line for", note_id, answer.refusal)
 
     async def _rewrite(self, server: Server) -> None:
         note_id = self.some_note(server)
@@ -708,10 +758,12 @@ class World:
             confirm=True,
         )
         alone = server.busy == 1 and server.done == begun
+        if not (certain and alone and made is not None and made.added(word)):
+            return
+        self.require_served(server, "an undo of", note_id, answer.refusal)
         # Where the last writer wins, another may have come over it in the same lines, and a copy keeps what it says.
         covered = self.place.traits.write_guard is WriteGuard.LAST_WRITER and server.saves
-        alone = alone and not (covered and server.saves[-1].saved.copy_id)
-        if answer.ok and certain and alone and made is not None and made.added(word):
+        if answer.ok and not (covered and server.saves[-1].saved.copy_id):
             self.oracle.require_taken_back(server, str(answer.value.get("id") or note_id), word)
 
     async def _wait(self, server: Server) -> None:
@@ -720,15 +772,18 @@ class World:
         await asyncio.sleep(INTERVAL + 1)
 
     async def _look(self, server: Server) -> None:
-        await server.call("list")
+        listed = await server.call("list")
+        self.require_served(server, "a list", "", listed.refusal)
         note_id = self.some_note(server)
         if note_id:
-            await server.call("get", id=note_id)
+            read = await server.call("get", id=note_id)
+            self.require_served(server, "a read of", note_id, read.refusal)
 
     async def _history(self, server: Server) -> None:
         note_id = self.some_note(server)
         if note_id:
-            await server.call("manage", action="history", id=note_id)
+            told = await server.call("manage", action="history", id=note_id)
+            self.require_served(server, "a history", note_id, told.refusal)
             await server.history(note_id)
 
     def some_note(self, server: Server) -> str:
@@ -871,9 +926,12 @@ class World:
 
     def _act_elsewhere(self, name: str, note_id: str) -> str:
         word = self.word("them")
-        self.oracle.writers.setdefault(note_id, set()).add("them")
-        if name not in ("edit the top", "edit the end", "rewrite"):
+        if name not in _OF_NO_NOTE:
+            self.oracle.writers.setdefault(note_id, set()).add("them")
+        if name not in (*_OF_NO_NOTE, "edit the top", "edit the end", "rewrite"):
             self.oracle.unmade.add(note_id)
+        if name in _MADE_AGAIN:
+            self.oracle.begun_anew.add(note_id)
         before = self.place.contents().get(note_id) if name == "remove" else None
         if before is None:
             self.oracle.lost_notes.writes(note_id)
@@ -891,6 +949,7 @@ class World:
         """Set the clock in the middle of a write, perhaps: its lease has ended then, for whoever looks."""
         rate = self.chooser.rates.late * (10 if often else 1)
         if not self.calm and (at := self.chooser.choose(f"{step}: the clock is set", 4, rate=rate)):
+            self._clock_was_set = True
             self.clock.set_by = (0.0, -4000.0, 90.0, 4000.0)[at]
             self.note(f"the clock is set to {self.clock.set_by:+g} s: {step}")
 
@@ -918,6 +977,7 @@ class World:
 
     def _set_clock(self) -> None:
         at = self.chooser.choose("seconds that a clock is set by", 4, rate=1.0)
+        self._clock_was_set = True
         self.clock.set_by = (-4000.0, 90.0, 4000.0, 0.0)[at]
 
     def _hide(self, name: str) -> None:

@@ -289,6 +289,12 @@ class History:
             raise _changed_since(note_id)
         return await self._read_kept(note.id, row)
 
+    def has_saved_since(self, note_id: str, etag: str | None, *, client: str | None) -> bool:
+        """Tell whether ``client`` has saved a note once more since its save that made the revision ``etag``."""
+        rows = self._cache.versions.of(note_id)
+        made = [row.made for row in rows if row.replaced_by == client and not row.removed]
+        return etag is not None and etag in made[1:] and made[0] != etag
+
     def find_changed(self, change_id: str) -> list[str]:
         """Return the visible notes that a change of many has changed, the last one first."""
         found = self._cache.versions.find_changed(change_id)

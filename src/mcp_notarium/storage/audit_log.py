@@ -370,12 +370,17 @@ class Steps:
 
     def next(self) -> Step:
         """Begin a save: the one that an earlier call has begun in its place, if any."""
-        at, before = len(self.made), self.earlier
-        while before is not None and len(before.made) <= at:  # it was taken back before that
-            before = before.earlier
-        self.made.append(before.made[at] if before else Step())
+        at = len(self.made)
+        self.made.append(self.find_earlier(at) or Step())
         self.repeats = self.made[at].draft is not None
         return self.made[at]
+
+    def find_earlier(self, at: int) -> Step | None:
+        """Return the save that an earlier call has begun in this place."""
+        before = self.earlier
+        while before is not None and len(before.made) <= at:  # it was taken back before that
+            before = before.earlier
+        return before.made[at] if before else None
 
     def see_stored(self, result: Any, etag: str | None) -> None:
         """Learn how the save that was begun last has ended."""

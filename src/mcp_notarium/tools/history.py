@@ -150,6 +150,9 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
     """
     client = call.client
     goal = _Goal()
+    before, history = call.steps.find_earlier(0), app.library.history
+    if before and history.has_saved_since(request.id or "", before.etag, client=client):
+        call.steps.earlier = None  # the same call means another change by now
 
     async def draft() -> Draft:
         note = await _find(app, request)

@@ -46,8 +46,8 @@ async def begun(folder, **traits):
 
 def recorded(harness):
     """A caller whose changes are recorded."""
-    caller = Caller()
-    entry = AuditEntry(at=1.0, act="tool.save", outcome=OPEN)
+    caller = Caller(agrees=True)
+    entry = AuditEntry(at=1.0, act="tool.save", outcome=OPEN, client=caller.client)
     caller.act = Act(harness.app.audit, lambda: entry, caller.steps)
     return caller
 
@@ -168,6 +168,29 @@ def test_a_line_that_was_saved_before_its_call_was_taken_back_stands_once(tmp_pa
 
     wanted = theirs if "more" in theirs else "x\nmore\n"
     assert asyncio.run(scenario()) == wanted
+
+
+@pytest.mark.parametrize("since", ["", "another line"])
+def test_an_undo_that_was_taken_back_takes_back_what_its_client_has_saved_since(tmp_path, since):
+    async def scenario():
+        harness = await begun(tmp_path)
+
+        async def call(tool, arguments, caller):
+            request = TOOLS[tool].request.model_validate(arguments)
+            await TOOLS[tool].handle(harness.app, request, caller)
+
+        undo = {"action": "undo", "id": "plain"}
+        first, second, again = recorded(harness), recorded(harness), recorded(harness)
+        await call("save", {"id": "plain", "append": "more"}, recorded(harness))
+        await call("manage", undo, first)
+        if since:
+            await call("save", {"id": "plain", "append": since}, recorded(harness))
+        second.steps.earlier, again.steps.earlier = first.steps, second.steps  # it saved nothing
+        await call("manage", undo, again)
+        harness.close()
+        return harness.store.text("plain")
+
+    assert asyncio.run(scenario()) == "x\n"
 
 
 def test_a_new_note_that_was_in_doubt_and_found_when_its_call_was_taken_back_is_one(tmp_path):
