@@ -64,6 +64,8 @@ _IN_THE_MIDDLE = 0.3
 """How often another device acts in the middle of something, at least: few things are in its middle often enough."""
 _ONCE_MORE = 0.7
 """How often another device that has acted in the middle of something acts in the middle of the next thing."""
+_EVENTS = (*range(30), *range(50, 800, 25))
+"""Events after which something happens: before the first save is answered, or long after that."""
 DAY = "daily:2031-06-20"
 HEALING_SECONDS = 7200.0
 QUIET_SECONDS = 600.0
@@ -113,6 +115,7 @@ class World:
         self.loop = loop
         self.clock = clock
         self.chooser = chooser
+        chooser.tell = self.note
         self.oracle = Oracle(is_smooth=self._is_smooth)
         self.story: list[str] = []
         self.calm = True
@@ -293,7 +296,8 @@ class World:
             self._begin_acts(server)
         self._plan_foreign()
         self.loop.run_until(self._all_acted, deadline=self.loop.time() + HEALING_SECONDS)
-        ends = self.chooser.choose("a server ends for good", 1 + len(self.servers), rate=0.15)
+        names = ["none", *(one.name for one in self.servers)]
+        ends = self.chooser.choose("a server ends for good", len(names), rate=0.15, said=names)
         if ends and not self.plan.apart and self.plan.syncing:
             server = self.servers[ends - 1]
             self._away = server.name
@@ -614,7 +618,8 @@ class World:
         if read is None or not read.ok or not (tags := read.value["tags"]):
             return
         await self.loop.gate(f"{server.name} has read")
-        at = self.chooser.choose(f"tag that {server.name} takes", len(tags), rate=0.5)
+        label = f"tag that {server.name} takes"
+        at = self.chooser.choose(label, len(tags), rate=0.5, said=tags)
         self.oracle.forgive(tags.pop(at))
         version = read.value["local_version"]
         self.oracle.alike.add(note_id)  # the other server may take the same one
@@ -710,7 +715,8 @@ class World:
     def some_note(self, server: Server) -> str:
         """Return the id of a note that a server knows, '' if it knows none."""
         ids = sorted(server.app.cache.notes.etags())
-        return ids[self.chooser.choose(f"note of {server.name}", len(ids), rate=0.4)] if ids else ""
+        label = f"note of {server.name}"
+        return ids[self.chooser.choose(label, len(ids), rate=0.4, said=ids)] if ids else ""
 
     async def _promising(self, server: Server, word: str, tool: str, **arguments: Any) -> Answer:
         """Call a tool that adds a word, and remember what was promised of it."""
@@ -776,8 +782,8 @@ class World:
 
     def comes_after(self, act: str) -> int:
         """Return how many events an act comes after: before the first save is answered, or long after that."""
-        chosen = self.chooser.choose(f"{act} comes after", 60, rate=1.0)
-        return chosen if chosen < 30 else (chosen - 28) * 25
+        label = f"{act} comes after"
+        return _EVENTS[self.chooser.choose(label, len(_EVENTS), rate=1.0, said=_EVENTS)]
 
     def _foreign_acts(self) -> dict[str, Callable[[str, str], None]]:
         acts = self.place.acts()
@@ -794,7 +800,8 @@ class World:
         """Let another device act; on this note if there is one."""
         self._foreign_left -= 1
         ids = [one for one in self.place.ids() if "hidden" not in one]
-        at = self.chooser.choose("note of another device", len(ids), rate=0.4) if ids else 0
+        label = "note of another device"
+        at = self.chooser.choose(label, len(ids), rate=0.4, said=ids) if ids else 0
         note_id = note if note in ids else ids[at] if ids else ""
         if ids or name in ("put", "set a clock", "hide"):
             word = self._act_elsewhere(name, note_id)
@@ -836,7 +843,8 @@ class World:
         ids = [one for one in self.place.ids() if "hidden" not in one]
         if ids:
             asked = [one for one in self._in_question if one in ids] or ids
-            at = self.chooser.choose("note of another device in the dark", len(asked), rate=0.4)
+            label = "note of another device in the dark"
+            at = self.chooser.choose(label, len(asked), rate=0.4, said=asked)
             rate = 0.9 if self._in_question else 0.5
             word = self.meddle(f"while {machine.name} is dark", asked[at], rate=rate)
             self._in_question = []
@@ -864,8 +872,9 @@ class World:
     def set_clock_at(self, step: str, *, often: bool = False) -> None:
         """Set the clock in the middle of a write, perhaps: its lease has ended then, for whoever looks."""
         rate = self.chooser.rates.late * (10 if often else 1)
-        if not self.calm and (at := self.chooser.choose(f"{step}: the clock is set", 4, rate=rate)):
-            self.clock.set_by = (0.0, -4000.0, 90.0, 4000.0)[at]
+        label, by = f"{step}: the clock is set", (0.0, -4000.0, 90.0, 4000.0)
+        if not self.calm and (at := self.chooser.choose(label, len(by), rate=rate, said=by)):
+            self.clock.set_by = by[at]
             self.note(f"the clock is set to {self.clock.set_by:+g} s: {step}")
 
     def forget_labels(self, note_id: str) -> None:
@@ -891,8 +900,8 @@ class World:
         self.place.put(f"other-{word}", f"{word} title\nline\n")
 
     def _set_clock(self) -> None:
-        at = self.chooser.choose("seconds that a clock is set by", 4, rate=1.0)
-        self.clock.set_by = (-4000.0, 90.0, 4000.0, 0.0)[at]
+        label, by = "seconds that a clock is set by", (-4000.0, 90.0, 4000.0, 0.0)
+        self.clock.set_by = by[self.chooser.choose(label, len(by), rate=1.0, said=by)]
 
     def _hide(self, name: str) -> None:
         word = self.secret(self.word("hidden"))
