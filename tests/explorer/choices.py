@@ -46,6 +46,8 @@ class Rates:
     """How often another device acts in the middle of something."""
     takes_back: float
     """How often a client takes a call back."""
+    answers: float
+    """How often a person who is asked does not agree at once."""
 
     @classmethod
     def draw(cls, draws: random.Random, *, seed: str) -> Rates:
@@ -59,6 +61,7 @@ class Rates:
             away=draws.choice((0.0, 0.5)),
             others=draws.choice((0.0, 0.1, 0.3, 0.5)),
             takes_back=random.Random(f"{seed} takes back").choice((0.0, 0.0, 0.3, 0.6)),
+            answers=random.Random(f"{seed} answers").choice((0.0, 0.5, 0.9)),
         )
 
 
@@ -77,7 +80,7 @@ class Chooser:
         self._added = added
         self._times: Counter[str] = Counter()
         self.rates = (
-            Rates(0, 0, 0, 0, 0, 0, 0, 0)
+            Rates(0, 0, 0, 0, 0, 0, 0, 0, 0)
             if self._draws is None
             else Rates.draw(self._draws, seed=seed)
         )
@@ -126,6 +129,15 @@ class Chooser:
             return ""  # such runs are the same without this choice
         options = ("", "goes on", "repeats", "leaves", "late")
         return self.among(f"{who} takes a call back", options, rate=self.rates.takes_back)
+
+    def answer(self, who: str, answers: Sequence[str]) -> tuple[str, bool]:
+        """Return what a person does whom a server asks, and whether they think first: who does not agree always does."""
+        rate, agrees = self.rates.answers, answers[0]
+        if not rate and not self._given and self._draws is not None:
+            return agrees, False  # as above
+        answer = self.among(f"the person whom {who} asks", answers, rate=rate / 2)
+        label = f"the person whom {who} asks thinks first"
+        return answer, answer != agrees or bool(self.choose(label, 2, rate=rate))
 
     # What the loop asks.
 

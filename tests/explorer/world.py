@@ -62,6 +62,8 @@ _RECORDS = (
 _BETWEEN = 2
 _IN_THE_MIDDLE = 0.3
 """How often another device acts in the middle of something, at least: few things are in its middle often enough."""
+_WHILE_ASKED = 0.6
+"""How often a client calls again while a person thinks about what it has asked for."""
 _ONCE_MORE = 0.7
 """How often another device that has acted in the middle of something acts in the middle of the next thing."""
 _EVENTS = (*range(30), *range(50, 800, 25))
@@ -122,6 +124,8 @@ class World:
         """Nothing goes wrong on the way to the store."""
         self.down = False
         """The store is not reached at all."""
+        self.writes: set[str] = set()
+        """Ids of all writes that were ever in a journal."""
         self._words: Counter[str] = Counter()
         self._foreign_left = 0
         """Acts of others that have not ended."""
@@ -833,6 +837,16 @@ class World:
         if word:
             self.oracle.promise(word, "another device")
 
+    async def act_meanwhile(self, server: Server) -> None:
+        """Let the client of a server call again while a person is asked about another call of it, perhaps, and wait for that."""
+        names = ["nothing", *sorted(self._possible(), key=_LATER_ACTS_OF_SERVERS.__contains__)]
+        label = f"{server.name} goes on while a person is asked"
+        name = self.chooser.among(label, names, rate=_WHILE_ASKED)
+        if name != "nothing" and not self.calm:
+            act = self.loop.create_task(self._act(server, name))
+            act.add_done_callback(self.see_end)
+            await asyncio.wait({act})  # it goes on where the answer is too late
+
     def _meddle_in_the_dark(self, machine: Machine) -> None:
         """Let another device act before the computer starts again; it belongs to no process and to no thread."""
         self.oracle.lose_power(machine.name)
@@ -1000,6 +1014,7 @@ WORLDS: dict[str, Plan] = {
     "memento files, removals": Plan(
         MementoPlace, only=("append", "tag", "remove", "make a note again", "wait")
     ),
+    "simplenote, asked": Plan(memory(ROWS["simplenote"]), acts=5, only=("append", "undo")),
     "trilium, handed over": Plan(memory(ROWS["trilium"]), only=("append",)),
     **{
         f"{row}, shown by tags": Plan(
