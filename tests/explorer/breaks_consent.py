@@ -9,12 +9,12 @@ from typing import Any
 from explorer.breaks import Break, Set
 from explorer.loop import OWNER
 from mcp_notarium.audit.chain import OK, AuditEntry, Decision
-from mcp_notarium.domain.note import Revision
+from mcp_notarium.domain.note import Content
 from mcp_notarium.protocol import elicitation
 from mcp_notarium.protocol.call_audit import Recording
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.hidden_notes import VisibilityFilter
-from mcp_notarium.tools import history, save
+from mcp_notarium.tools import consent, history, save
 from mcp_notarium.tools.question import Question
 
 
@@ -55,20 +55,21 @@ def _agreed_once_for_all(set_attribute: Set) -> None:
 
 
 def _names_what_is_hidden(set_attribute: Set) -> None:
-    find_rule, name_note = VisibilityFilter.find_rule, history.name_note
+    find_rule, name_note = VisibilityFilter.find_rule_of, consent.name_note
     hidden: dict[object, str] = {}
 
-    def found(self: VisibilityFilter, revision: Revision) -> Any:
-        rule = find_rule(self, revision)
+    def found(self: VisibilityFilter, note_id: str, content: Content, **how: Any) -> Any:
+        rule = find_rule(self, note_id, content, **how)
         if rule:
-            hidden[OWNER.get()] = revision.content.text
+            hidden[OWNER.get()] = " ".join(reversed(content.text.split()))
         return rule
 
     def named(app: Any, text: str, **how: Any) -> str:
-        return name_note(app, f"{hidden.get(OWNER.get(), '')}{text}", **how)
+        return name_note(app, hidden.get(OWNER.get()) or text, **how)
 
-    set_attribute(VisibilityFilter, "find_rule", found)
-    set_attribute(history, "name_note", named)
+    set_attribute(VisibilityFilter, "find_rule_of", found)
+    for asking in (consent, history):
+        set_attribute(asking, "name_note", named)
 
 
 def _nobody_has_decided(set_attribute: Set) -> None:

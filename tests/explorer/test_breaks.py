@@ -22,6 +22,8 @@ QUICK = (
     "the feed's removals are passed over",
     "a call that fails has no end in the audit chain",
     "a merge takes the last tag that shows a note",
+    "a person agrees once for all changes of a note",
+    "what a person has decided is not recorded",
     *sample(
         "breaks of acts",
         (
