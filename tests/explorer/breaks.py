@@ -176,7 +176,7 @@ def _no_pause(set_attribute: Set) -> None:
 
 
 def _tasks_kept(set_attribute: Set) -> None:
-    set_attribute(NoteLocks, "_untrack", lambda _self, _task: None)
+    set_attribute(NoteLocks, "_track", lambda self, task: self._running.add(task))
 
 
 def _displaced_dropped(set_attribute: Set) -> None:

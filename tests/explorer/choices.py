@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from explorer.swarm import Swarm
@@ -17,10 +17,15 @@ from explorer.swarm import Swarm
 Schedule = dict[str, int]
 ANOTHER = -1
 """Stands in a schedule for any option but the calm one."""
-MOST_TURNS = 8
+_TURNS = (
+    "in its turn",
+    "a later one goes first",
+    *(f"{more} later ones go first" for more in range(2, 9)),
+)
 SECONDS = (0.4, 3.0, 40.0, 400.0)
 """Seconds that an event may be late: within a poll, beyond it, beyond a lease, beyond a pause."""
-
+_LATE = ("in time", *(f"by {one:g} s" for one in SECONDS))
+_YES_OR_NO = 2
 
 STARTS_AGAIN = " starts again"
 """Ends the label of an event in which a server starts that has ended."""
@@ -41,6 +46,8 @@ class Rates:
     """How often another device acts in the middle of something."""
     takes_back: float
     """How often a client takes a call back."""
+    answers: float
+    """How often a person who is asked does not agree at once."""
 
     @classmethod
     def draw(cls, draws: random.Random, *, seed: str) -> Rates:
@@ -54,6 +61,7 @@ class Rates:
             away=draws.choice((0.0, 0.5)),
             others=draws.choice((0.0, 0.1, 0.3, 0.5)),
             takes_back=random.Random(f"{seed} takes back").choice((0.0, 0.0, 0.3, 0.6)),
+            answers=random.Random(f"{seed} answers").choice((0.0, 0.5, 0.9)),
         )
 
 
@@ -72,23 +80,27 @@ class Chooser:
         self._added = added
         self._times: Counter[str] = Counter()
         self.rates = (
-            Rates(0, 0, 0, 0, 0, 0, 0, 0)
+            Rates(0, 0, 0, 0, 0, 0, 0, 0, 0)
             if self._draws is None
             else Rates.draw(self._draws, seed=seed)
         )
         self._swarm = None if self._draws is None else Swarm(seed, self._draws)
         self.made: Schedule = {}
         self.mute = False
+        self.tell: Callable[[str], None] = lambda _line: None
+        """Takes a line about each choice that is not calm."""
 
-    def choose(self, label: str, options: int, *, rate: float) -> int:
-        """Return one of so many options; ``rate``: how often it is not the calm one."""
-        return self._choose(label, range(options), rate=rate)
+    def choose(self, label: str, options: int, *, rate: float, said: Sequence[object] = ()) -> int:
+        """Return one of so many options; ``rate``: how often it is not the calm one, ``said``: what each is in words."""
+        return self._choose(label, range(options), rate=rate, said=said)
 
     def among(self, label: str, options: Sequence[str], *, rate: float = 1.0) -> str:
         """Return one of these; the first is the calm one."""
-        return options[self._choose(label, options, rate=rate)]
+        return options[self._choose(label, options, rate=rate, said=options)]
 
-    def _choose(self, label: str, names: Sequence[object], *, rate: float) -> int:
+    def _choose(
+        self, label: str, names: Sequence[object], *, rate: float, said: Sequence[object]
+    ) -> int:
         options = len(names)
         if self.mute or options < 2:
             return 0
@@ -103,6 +115,9 @@ class Chooser:
             chosen = self._draws.choice(self._swarm.options(label, names))
         if chosen:
             self.made[key] = chosen
+            # Of two options without words the label itself says what the other one is.
+            name = said[chosen] if said else chosen if options > _YES_OR_NO else ""
+            self.tell(f"chosen: {key}: {name}".removesuffix(": "))
         return chosen
 
     def take_back(self, who: str) -> str:
@@ -115,21 +130,32 @@ class Chooser:
         options = ("", "goes on", "repeats", "leaves", "late")
         return self.among(f"{who} takes a call back", options, rate=self.rates.takes_back)
 
+    def answer(self, who: str, answers: Sequence[str]) -> tuple[str, bool]:
+        """Return what a person does whom a server asks, and whether they think first: who does not agree always does."""
+        rate, agrees = self.rates.answers, answers[0]
+        if not rate and not self._given and self._draws is not None:
+            return agrees, False  # as above
+        answer = self.among(f"the person whom {who} asks", answers, rate=rate / 2)
+        label = f"the person whom {who} asks thinks first"
+        return answer, answer != agrees or bool(self.choose(label, 2, rate=rate))
+
     # What the loop asks.
 
     def delay_event(self, label: str, *, late: bool) -> tuple[int, float]:
         """See ``Decider.delay_event``."""
         rate = self.rates.away if label.endswith(STARTS_AGAIN) else self.rates.late
-        seconds = self.choose(f"{label}: late", 1 + len(SECONDS), rate=rate) if late else 0
+        seconds = self.choose(f"{label}: late", len(_LATE), rate=rate, said=_LATE) if late else 0
         if seconds:
             return 0, SECONDS[seconds - 1]
-        return self.choose(f"{label}: turns", 1 + MOST_TURNS, rate=self.rates.order), 0.0
+        rate = self.rates.order
+        return self.choose(f"{label}: turns", len(_TURNS), rate=rate, said=_TURNS), 0.0
 
     def delay_step(self, owner: str) -> int:
         """See ``Decider.delay_step``."""
         if not self.rates.steps and not self._given and self._draws is not None:
             return 0
-        return self.choose(f"a step of {owner}", 1 + MOST_TURNS, rate=self.rates.steps)
+        rate = self.rates.steps
+        return self.choose(f"a step of {owner}", len(_TURNS), rate=rate, said=_TURNS)
 
     # What those who play every order have to know.
 

@@ -11,6 +11,7 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from explorer.consent import ERROR, Talk
 from mcp_notarium.app import _close
 from mcp_notarium.protocol import sdk_server
 from mcp_notarium.protocol.call_pipeline import CallPipeline
@@ -65,8 +66,10 @@ class Client:
         self._connects = False
         self.has_left = False
 
-    async def call(self, tool: str, arguments: dict[str, Any], how: str) -> dict[str, Any]:
-        """Call a tool, and take that back behind some event unless ``how`` is ''; return the result if it came before, and ``how`` is not "late".
+    async def call(
+        self, tool: str, arguments: dict[str, Any], how: str
+    ) -> tuple[int, dict[str, Any]]:
+        """Call a tool, and take that back behind some event unless ``how`` is ''; return id and result if it came before, and ``how`` is not "late".
 
         ``how`` "leaves": the client closes the pipe instead, and never returns from here. Raises ``TakenBack``.
         """
@@ -90,7 +93,7 @@ class Client:
             await asyncio.sleep(0)
         del self._waiting[number]
         if call.answer is not None and how != "late":
-            return call.answer
+            return number, call.answer
         if how == "leaves":
             world.note(f"the client of {name} leaves")
             self.has_left = True
@@ -136,15 +139,29 @@ class Client:
     # What the process writes.
 
     async def write(self, line: bytes) -> None:
-        """Read a line: take an answer, or agree to what is asked."""
+        """Read a line: take an answer, or have the person asked."""
         message = json.loads(line)
         if message.get("method") == "elicitation/create":
-            agrees = {"action": "accept", "content": {"confirm": True}}
-            self._send(id=message["id"], result=agrees)
+            asked = message["params"]["message"]
+            talks = self._server.talks
+            of = (one for one in talks if one.question and one.question.text == asked)
+            if (talk := next(of, None)) is None:  # the call was taken back by now
+                return
+            talks.remove(talk)
+            if not talk.thinks:
+                await self._reply(message["id"], talk)
+            else:
+                task = self._server.world.loop.create_task(self._reply(message["id"], talk))
+                task.add_done_callback(self._server.world.see_end)
         elif message.get("id") in self._waiting and "result" in message:  # else the server ends
             call = self._waiting[message["id"]]
             call.answer = message["result"]
             call.go_on()
+
+    async def _reply(self, number: Any, talk: Talk) -> None:
+        reply = await talk.reply()
+        if not self.has_left:
+            self._send(id=number, **({"result": reply} if reply else {"error": ERROR}))
 
     def abandon_if_stuck(self) -> None:
         """Do nothing: every line is read at once."""

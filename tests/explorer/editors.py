@@ -263,7 +263,8 @@ class Editors:
         world = self._world
         world._foreign_left += 1
         self._steps += 1
-        at = world.chooser.choose(f"another program {what} after", len(GAPS), rate=1.0)
+        label, said = f"another program {what} after", [f"{one:g} s" for one in GAPS]
+        at = world.chooser.choose(label, len(said), rate=1.0, said=said)
 
         def happen() -> None:
             world._foreign_left -= 1

@@ -122,9 +122,8 @@ class FolderWorld(LinkWorld):
         asked = self._open.get(server.name)
         if asked is None:
             notes = {note.id: note.content for note in server.notes()}
-            mark = self._cards[
-                self.chooser.choose(f"{server.name} moves the folder of", 2, rate=0.3)
-            ]
+            label = f"{server.name} moves the folder of"
+            mark = self._cards[self.chooser.choose(label, 2, rate=0.3, said=self._cards)]
             folder = str(PurePosixPath(self._place_of(mark, notes)).parent)
             if folder == ".":
                 return ""

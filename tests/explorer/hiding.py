@@ -146,7 +146,8 @@ class Hiding:
             await server.call("list")
             return
         chooser = self._world.chooser
-        hidden = ids[chooser.choose(f"hidden note for {server.name}", len(ids), rate=0.4)]
+        label = f"hidden note for {server.name}"
+        hidden = ids[chooser.choose(label, len(ids), rate=0.4, said=ids)]
         stem, dot, end = hidden.partition(".")
         absent = f"{stem[:-1]}~{dot}{end}"
         for tool, more in ASKING:

@@ -145,7 +145,8 @@ class LinkWorld(World):
     async def _link(self, server: Server) -> None:
         """Add a line with a link to a note that the server knows."""
         notes = {note.id: note.content for note in server.notes()}
-        mark = self._cards[self.chooser.choose(f"{server.name} links to", 2, rate=0.5)]
+        label = f"{server.name} links to"
+        mark = self._cards[self.chooser.choose(label, 2, rate=0.5, said=self._cards)]
         into, place = self.some_note(server), self._place_of(mark, notes)
         if not into or not place:
             return
@@ -162,7 +163,8 @@ class LinkWorld(World):
     async def _rename_linked(self, server: Server) -> Answer | None:
         """Rename a note that others link to."""
         notes = {note.id: note.content for note in server.notes()}
-        mark = self._cards[self.chooser.choose(f"{server.name} renames", 2, rate=0.5)]
+        label = f"{server.name} renames"
+        mark = self._cards[self.chooser.choose(label, 2, rate=0.5, said=self._cards)]
         place = self._place_of(mark, notes)
         read = await server.call("get", id=place) if place else None
         if read is None or not read.ok:

@@ -109,13 +109,15 @@ async def make_again(world: World, server: Server) -> None:
     gone = sorted(one for one in {*history.find_ids()} if history.read_removed(one))
     if not gone:
         return
-    note_id = gone[world.chooser.choose(f"removed note of {server.name}", len(gone), rate=0.4)]
+    label = f"removed note of {server.name}"
+    note_id = gone[world.chooser.choose(label, len(gone), rate=0.4, said=gone)]
     listed = await server.call("manage", action="history", id=note_id)
     kept = {one.name: one.content for one in history.read_removed(note_id)}
     rows = [one for one in listed.value.get("history", ()) if one["version"] in kept]
     if not listed.ok or not rows:
         return
-    row = rows[world.chooser.choose(f"version of {server.name}", len(rows), rate=0.4)]
+    label, said = f"version of {server.name}", [one["version"] for one in rows]
+    row = rows[world.chooser.choose(label, len(rows), rate=0.4, said=said)]
     then, oracle = kept[row["version"]], world.oracle
     words = {one for one in words_of(all_words(then)) if one in oracle.authors}
 

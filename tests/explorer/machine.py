@@ -81,6 +81,7 @@ class Process:
             f"{KILL}{self.name} {what}",
             3 if machine.powered else 2,
             rate=machine.chooser.rates.kills,
+            said=("goes on", "is killed", "the power fails"),
         )
         if not chosen or machine.kills_left <= 0:
             return

@@ -302,7 +302,8 @@ class MementoPlace:
         """Take the next step after a while."""
         world = self.world
         world._foreign_left += 1
-        at = world.chooser.choose(f"the app {what} after", len(HELD_SECONDS), rate=1.0)
+        label, said = f"the app {what} after", [f"{one:g} s" for one in HELD_SECONDS]
+        at = world.chooser.choose(label, len(said), rate=1.0, said=said)
 
         def happen() -> None:
             world._foreign_left -= 1

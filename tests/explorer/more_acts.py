@@ -117,7 +117,8 @@ class MoreActs:
         tags = sorted({tag for note in notes for tag in note.tags} - rules)
         if not tags:
             return
-        old = tags[world.chooser.choose(f"tag of {server.name}", len(tags), rate=0.4)]
+        label = f"tag of {server.name}"
+        old = tags[world.chooser.choose(label, len(tags), rate=0.4, said=tags)]
         had, new = [note.id for note in notes if old in note.tags], world.word("tag")
         world.oracle.tags.renamed.setdefault(old, set()).add(new)
         world.oracle.forgive(old)
@@ -132,7 +133,8 @@ class MoreActs:
         """Let a note stand below another one, or at the top: no word goes, and none of what is below it."""
         world, note_id = self._world, self._world.some_note(server)
         places = ["/", *sorted(one.id for one in server.notes() if one.id != note_id)]
-        at = world.chooser.choose(f"place of {server.name}", len(places), rate=0.6)
+        label = f"place of {server.name}"
+        at = world.chooser.choose(label, len(places), rate=0.6, said=places)
         if note_id:
             await server.call(
                 "manage", action="change", ids=[note_id], folder=places[at], confirm=True
@@ -148,7 +150,8 @@ class MoreActs:
         older = listed.value.get("history", [])[1:] if listed is not None and listed.ok else []
         if listed is None or not older:
             return
-        row = older[world.chooser.choose(f"version of {server.name}", len(older), rate=0.4)]
+        label, said = f"version of {server.name}", [row["version"] for row in older]
+        row = older[world.chooser.choose(label, len(older), rate=0.4, said=said)]
         read = await server.call("get", id=note_id, version=row["version"])
         note = server.app.cache.notes.get(note_id)
         if not read.ok or note is None or read.value.get("text_is_partial"):

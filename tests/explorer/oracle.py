@@ -26,6 +26,7 @@ from mcp_notarium.stores.contract import Versions
 from mcp_notarium.stores.vault.file_writer import RECOVERED
 
 if TYPE_CHECKING:
+    from explorer.consent import Talk
     from explorer.hiding import Hiding
     from explorer.machine import Process
     from explorer.server import Answer, Made, Server
@@ -62,8 +63,8 @@ class Oracle:
     """Words of notes that the rules hide for as long as the run lasts."""
     versions: dict[tuple[str, str, int], Content] = field(default_factory=dict)
     """Machine, id and ``local_version`` to what the note was."""
-    recorded: list[tuple[Server, str, bool]] = field(default_factory=list)
-    """Digests of acts that were answered, and whether as done."""
+    talks: list[Talk] = field(default_factory=list)
+    """All calls, with what a person was asked about them."""
     sent: list[tuple[Server, str]] = field(default_factory=list)
     """Digests of acts of which a write has left the process."""
     calls: dict[str, set[Process]] = field(default_factory=dict)
@@ -117,7 +118,10 @@ class Oracle:
         owed = [
             (_named(process), process is None or process.dead, word) for process, word in self._owed
         ]
-        of_servers = [(one.name, *more) for one, *more in (*self.recorded, *self.sent)]
+        recorded = [
+            (one.server, one.digest, one.outcome) for one in self.talks if one.outcome and one.begun
+        ]
+        of_servers = [(one.name, *more) for one, *more in (*recorded, *self.sent)]
         covered = [(word, _named(process)) for word, process in self._covered.items()]
         lost = (*self.lost_notes.made.items(), *self.lost_notes.lost.items())
         told = (owed, of_servers, covered, lost, self.promised.items(), self.versions.items())
@@ -363,20 +367,10 @@ class Oracle:
 
     # While it runs.
 
-    def saw(
-        self,
-        server: Server,
-        tool: str,
-        arguments: dict[str, Any],
-        answer: Answer,
-        *,
-        begun: bool,
-        since: float,
-    ) -> None:
-        """Judge an answer, and what the index says of the notes that it names.
-
-        ``begun``: it was an act. ``since``: when it was asked for.
-        """
+    def saw(self, server: Server, talk: Talk, answer: Answer, *, since: float) -> None:
+        """Judge the answer to a call, and what the index says of the notes that it names; ``since``: when it was asked for."""
+        tool, arguments, begun = talk.tool, talk.arguments, talk.begun > 0
+        talk.judge_answer(answer.value, ok=answer.ok)
         if not answer.ok and answer.value.get("category") == "INTERNAL":
             raise self.breaks(f"a call meets an error that nobody planned: {tool} of {server.name}")
         leaked = sorted(word for word in self.hidden if word in answer.text)
@@ -404,8 +398,14 @@ class Oracle:
             # Another note that gets its name has a history of its own.
             self.made.pop((server.machine.name, arguments["id"]), None)
         # An end that the disk has refused waits in memory, or for the next flush: it may go with the process.
-        if begun and not (server.process.missed_flush or server.owes_records()):
-            self.recorded.append((server, server.app.audit.digest(tool, arguments), answer.ok))
+        talk.may_go = server.process.missed_flush or server.owes_records()
+
+    def require_unhidden(self, talk: Talk, text: str) -> None:
+        """Demand that a question, and what it shows of notes, has no hidden word but those of the call."""
+        server, given = talk.server, {*words_of(str(talk.arguments))}
+        hidden = self.hidden | (self.hiding.hidden_from(server) if self.hiding else set())
+        if shown := sorted((hidden - given) & {*words_of(text)}):
+            self.breaks(f"hidden text is shown: {server.name} asks a person with {shown}: {text!r}")
 
     def _see_writer(
         self, server: Server, tool: str, arguments: dict[str, Any], note_id: str
@@ -434,13 +434,13 @@ class Oracle:
                 f"version {version} of {note_id}, which is {known.text!r}"
             )
 
-    def see_recorded(self, server: Server, digest: str, *, earlier: frozenset[str]) -> None:
+    def see_recorded(self, server: Server, talk: Talk) -> None:
         """Remember by which act the new writes in the journal of a server were begun."""
         for write in server.app.cache.journal.all():
-            ours = write.client in ("", server.name) and write.write_id not in earlier
+            ours = write.client in ("", server.name) and write.write_id in talk.writes
             # Links are recorded with the renaming that they follow, or go on after another one.
             if ours and not (write.repair or write.after or is_copy(write.content)):
-                self._begun.setdefault(write.write_id, (server, digest))
+                self._begun.setdefault(write.write_id, (server, talk.digest))
                 self._require_visible(server, write)
 
     def _require_visible(self, server: Server, write: PendingWrite) -> None:
@@ -470,10 +470,6 @@ class Oracle:
             self.breaks(
                 f"an entry is taken from who works on it: {server.process.name} ends {write_id}, which {owner} has"
             )
-
-    def begun_by(self, digest: str) -> set[str]:
-        """Return the ids of the writes that an act has begun."""
-        return {one for one, (_, known) in self._begun.items() if known == digest}
 
     def see_taken_back(
         self, server: Server, tool: str, arguments: dict[str, Any], *, late: bool
@@ -656,18 +652,36 @@ class Oracle:
                 raise Broken(
                     f"a write was sent whose beginning is not in the audit chain: an act of {whose.name}"
                 )
-        ended = {(digest, outcome == "ok") for digest, outcome in records if outcome != OPEN}
+        of: dict[str, list[Record]] = {}
+        for one in chained:
+            of.setdefault(one.digest, []).append(one)
         told = {one.refers for one in chained}
         for one in chained:
             if one.outcome == OPEN and one.number not in told and self._works_on(one.digest):
                 raise Broken(
                     f"an act has no end in the audit chain: {one.act} of {one.client}, number {one.number}"
                 )
-        for whose, digest, done in self.recorded:
-            if whose.machine is server.machine and (digest, done) not in ended:
-                raise Broken(
-                    f"a call was answered whose end is not in the audit chain: an act of {whose.name}"
-                )
+        for talk in self.talks:
+            if talk.server.machine is server.machine:
+                self._judge_records(talk, of.get(talk.digest, ()))
+
+    def _judge_records(self, talk: Talk, records: Sequence[Record]) -> None:
+        """Demand that the records of a call say who has decided, and what it was answered."""
+        first = next((one for one in records if one.number == talk.begun), None)
+        if first is not None and first.decision != talk.decided:
+            raise Broken(
+                f"the audit chain tells another decision: an act of {talk.server.name} begins with {first.decision}, "
+                f"not {talk.decided}"
+            )
+        kept = talk.outcome and not talk.may_go
+        answered = kept and (talk.begun or self._works_on(talk.digest))
+        waiting = talk.server.app.audit._waiting if talk.server.alive else ()
+        if answered and not any(talk.fits(one) for one in (*records, *waiting)):
+            told = sorted({f"{one.decision}, {one.outcome}" for one in records})
+            raise Broken(
+                f"a call was answered whose end is not in the audit chain: {talk.tool} of {talk.server.name}, "
+                f"{talk.decision}, {talk.outcome}; the chain has {told}"
+            )
 
     def _works_on(self, digest: str) -> bool:
         """Tell whether no process has ended that such a call was made to."""

@@ -96,9 +96,11 @@ class EveryOrder(Chooser):
         self._looked: dict[str, int] = {}
         """Mark of a pause between two looks to that number when it began."""
 
-    def _choose(self, label: str, names: Sequence[object], *, rate: float) -> int:
+    def _choose(
+        self, label: str, names: Sequence[object], *, rate: float, said: Sequence[object]
+    ) -> int:
         """Return the option of the prefix for the end of a process, and for what a disk has lost; the calm one otherwise."""
-        del rate
+        del rate, said
         options = len(names)
         ends = label.startswith(KILL)
         if self.mute or options < 2 or not (ends or label.endswith(_LOST)):

@@ -219,7 +219,8 @@ class PartsWorld(World):
         known = [(mark, notes[one]) for mark, one in found if one]
         if not known:
             return None
-        return known[self.chooser.choose(f"{server.name} takes note", len(known), rate=0.4)]
+        label = f"{server.name} takes note"
+        return known[self.chooser.choose(label, len(known), rate=0.4, said=known)]
 
     @staticmethod
     def place_of(mark: str, store: dict[str, Content]) -> str:
@@ -234,7 +235,8 @@ class PartsWorld(World):
     def _section(self, server: Server, text: str) -> tuple[int, str]:
         """Return the number and the heading of a section."""
         headings = HEADING.findall(text)
-        at = self.chooser.choose(f"{server.name} takes section", len(headings), rate=0.5)
+        label = f"{server.name} takes section"
+        at = self.chooser.choose(label, len(headings), rate=0.5, said=headings)
         return at, headings[at]
 
     async def _append_to_section(self, server: Server) -> None:
@@ -290,7 +292,8 @@ class PartsWorld(World):
         # A property may count as a tag, and somebody may set it again.
         tags = sorted({*found[1].tags} - {FIRST_TAG, *self._names()}) if found else []
         if found and tags:
-            tag = tags[self.chooser.choose(f"tag of {server.name}", len(tags), rate=0.4)]
+            label = f"tag of {server.name}"
+            tag = tags[self.chooser.choose(label, len(tags), rate=0.4, said=tags)]
             self.oracle.forgive(tag)
             self._registers.knows((found[0], "tag", tag), True)
             await self._set(server, found[1], (found[0], "tag", tag), False, remove_tags=[tag])
@@ -330,7 +333,8 @@ class PartsWorld(World):
 
     async def _undo_section(self, server: Server) -> None:
         ways = (self._append_to_section, self._replace_section, self._rename_heading)
-        at = self.chooser.choose(f"{server.name} changes a section by", len(ways), rate=0.6)
+        label, said = f"{server.name} changes a section by", [one.__name__ for one in ways]
+        at = self.chooser.choose(label, len(ways), rate=0.6, said=said)
 
         async def change(server: Server) -> None:
             await ways[at](server)
@@ -414,7 +418,8 @@ class PartsWorld(World):
             value = self._new_value(server)
             sets["property", names[0]] = value
             asked["properties"] = {names[0]: value}
-        if self.chooser.choose(f"{server.name} names notes by", 2, rate=0.5):
+        label, said = f"{server.name} names notes by", ("a query", "their ids")
+        if self.chooser.choose(label, 2, rate=0.5, said=said):
             ids = [note.id for note in server.notes() if self._mark_of(note.content)]
             asked["ids"] = [*ids, *self._hidden_notes, "nowhere"]
         else:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from mcp_notarium.storage.cache import Cache
 
 NOTHING = "nothing"
+_AHEAD = 0.00037
+"""Seconds that the clock of another device is ahead by; no number of events and of pauses takes as long."""
 
 
 class Place(Protocol):
@@ -129,8 +131,8 @@ class MemoryPlace:
             self.store.overwrite(note_id, fields | kept)
 
     def _others_clock(self) -> float:
-        """Return the time of another device: no two agree to the microsecond, also where time stands still."""
-        return self._world.clock.time() + 0.001
+        """Return the time of another device: it agrees with no server's, also where time stands still."""
+        return self._world.clock.time() + _AHEAD
 
     def _forget_versions(self, note_id: str) -> None:
         self._world.oracle.forgetful = True

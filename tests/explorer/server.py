@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable
-from contextlib import aclosing, suppress
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from explorer.client import Client, TakenBack
+from explorer.consent import TALK, Asked, Talk, see_begun
 from explorer.machine import Killed, Machine, Process
 from explorer.oracle import UNKNOWN
 from explorer.orders import EveryOrder
 from explorer.place import MemoryPlace
 from mcp_notarium.app import App
-from mcp_notarium.audit.chain import AuditKeys, Decision, Record
+from mcp_notarium.audit.chain import AuditEntry, AuditKeys, Record
 from mcp_notarium.audit.verification import Verification
 from mcp_notarium.config import Config
 from mcp_notarium.domain.note import (
@@ -42,48 +42,18 @@ from mcp_notarium.storage.note_table import Applied
 from mcp_notarium.storage.usage_limits import UsageLimits
 from mcp_notarium.sync import scheduler as scheduling
 from mcp_notarium.sync.writer import Saved, Writer
-from mcp_notarium.tools.question import Question
 from mcp_notarium.tools.toolsets import find_toolset
 from support.sync_rig import LEASE, open_cache
 
 if TYPE_CHECKING:
     from explorer.world import World
     from mcp_notarium.protocol.call_audit import CallResult, IncomingCall
+    from mcp_notarium.protocol.connection import RequestId
     from mcp_notarium.storage.cache import Cache
 
 KEYS = AuditKeys(Secret(b"c" * 32), Secret(b"d" * 32), Secret(b"a" * 32))
 INTERVAL = 60.0
 _GONE_SINCE = "removed right after it was saved"
-_DIGEST: ContextVar[str | None] = ContextVar("_DIGEST", default=None)
-"""That of the call which is being answered."""
-_EARLIER: ContextVar[frozenset[str]] = ContextVar("_EARLIER", default=frozenset())
-"""Ids of the writes that were in the journal before it."""
-
-
-@dataclass
-class Asked:
-    """A call as it came from a client that agrees to everything."""
-
-    client: str
-    tool: str
-    arguments: dict[str, Any]
-    decision: Decision = Decision.ALLOWED
-    approval: str = ""
-    request_id: None = None
-
-    def is_answered(self, *, irreversible: bool, app: App) -> bool:
-        """Wait to be asked."""
-        del irreversible, app
-        return False
-
-    async def ask(self, question: Question, *, app: App) -> bool:
-        """Agree."""
-        del question, app
-        self.decision = Decision.CONFIRMED
-        return True
-
-    async def progress(self, done: float, total: float | None, message: str) -> None:
-        """Listen to nothing."""
 
 
 class Holder:
@@ -180,13 +150,10 @@ class Server:
         self._notes: list[Note] = []
         self._read_at: Any = None
         """The state of the database in which it had these notes."""
-        self._calls = 0
-        """Calls so far."""
-        self._open_calls = 0
-        self._newest = ""
-        """The digest of the call that came last."""
-        self._has_begun = False
-        """The call that was answered last has begun an act, and no other one was beside it."""
+        self._answered: dict[RequestId | None, Talk] = {}
+        """Calls that were answered by their ids; None: the last one that has none."""
+        self.talks: list[Talk] = []
+        """Calls that ask a person by the protocol, of whom its client does not know yet."""
         self.client: Client
         self._left: set[str] = set()
         """Ids of writes that go on without a caller, who has taken the call back."""
@@ -204,6 +171,7 @@ class Server:
     def start(self, *, syncing: bool) -> None:
         """Start a process; a task of it syncs if ``syncing``."""
         self._lives += 1
+        self.talks.clear()
         self.saves.clear()  # a call that was cut off may have changed its note since
         self.process = process = self.machine.start(f"{self.name}{self._lives}")
         with process.running():
@@ -271,6 +239,7 @@ class Server:
             ),
             clock=run.clock.time,
         )
+        self._watch_acts(self.app.audit)
         self.pipeline = CallPipeline(Holder(self.app), find_toolset(config.toolset))  # type: ignore[arg-type]
         self.client = Client(self)
         if syncing:
@@ -284,6 +253,7 @@ class Server:
 
         def added(write: PendingWrite, **how: bool) -> None:
             ours.pop(write.after, None)
+            see_begun(self.world.writes, write.write_id)
             if write.kind is not WriteKind.DELETE:
                 sent = remote.revision_of(write.note_id, write.body)
                 self.world.oracle.lost_notes.sends(sent.content)
@@ -339,24 +309,47 @@ class Server:
         scheduler._runner.work = watched  # type: ignore[method-assign]
 
     def _watch_saves(self, writer: Writer) -> None:
-        """Show the oracle what each save was to make of its note, and what was made of it."""
-        save = writer.save
+        """Show the oracle what each save was to make of its note, and what was made of it; a person has agreed to what is asked about."""
+        save, remove, revive = writer.save, writer.remove, writer.revive
 
         async def watched(*, note: Note | None, content: Content, **how: Any) -> Saved:
+            if talk := TALK.get():
+                talk.require_agreed(note, content)
             saved = await save(note=note, content=content, **how)
             self.saves.append(Made(note, saved))
             self.world.oracle.see_made(self, content, saved)
             return saved
 
-        writer.save = watched  # type: ignore[method-assign]
+        async def removed(note: Note, **how: Any) -> None:
+            if talk := TALK.get():
+                talk.require_agreed(note)
+            await remove(note, **how)
+
+        async def revived(note_id: str, content: Content, **how: Any) -> Saved:
+            if talk := TALK.get():
+                talk.require_agreed(None, content)
+            return await revive(note_id, content, **how)
+
+        writer.save, writer.remove = watched, removed  # type: ignore[method-assign]
+        writer.revive = revived  # type: ignore[method-assign]
+
+    def _watch_acts(self, audit: AuditLog) -> None:
+        """Learn which call begins an act."""
+        recording_begin = audit.recording_begin
+
+        @contextmanager
+        def begins(entry: AuditEntry, **how: bool) -> Iterator[int]:
+            with recording_begin(entry, **how) as number:
+                yield number
+            if talk := TALK.get():
+                talk.begin(number)
+
+        audit.recording_begin = begins  # type: ignore[method-assign]
 
     def _reached(self, step: str) -> None:
-        digest = _DIGEST.get()
-        # Without a digest sync does it, by itself; beside other calls nobody knows which of them does.
-        # What goes on of a call that was taken back is none of the one that is open now.
-        alone = self._open_calls == 1 and digest == self._newest
-        if step == "recorded" and digest is not None and alone:
-            self.world.oracle.see_recorded(self, digest, earlier=_EARLIER.get())
+        talk = TALK.get()
+        if step == "recorded" and talk is not None:  # else sync does it, by itself
+            self.world.oracle.see_recorded(self, talk)
         self.process.place(step)
         self.world.set_clock_at(f"{self.process.name} {step}")
 
@@ -377,7 +370,7 @@ class Server:
         how = self.world.chooser.take_back(self.name)
         if how or again:
             try:
-                told = await self.client.call(tool, arguments, how)
+                number, told = await self.client.call(tool, arguments, how)
             except TakenBack:
                 self.world.oracle.see_taken_back(self, tool, arguments, late=how == "late")
                 # A note that is gone is not deleted once more, and nobody promises that.
@@ -389,38 +382,31 @@ class Server:
             value = told.get("structuredContent") or json.loads(text)
             answer = Answer(not told.get("isError"), value, text)
         else:
-            result = await self.answer(Asked(self.name, tool, arguments))
+            number, result = None, await self.answer(Asked(self.name, tool, arguments))
             value = result.value if result.value is not None else json.loads(result.text)
             answer = Answer(not result.is_error, value, result.text)
         shown = {name: value for name, value in arguments.items() if name != "confirm"}
         self.world.note(f"{self.name}: {tool} {shown} is answered: {answer.words}")
-        self.world.oracle.saw(self, tool, arguments, answer, begun=self._has_begun, since=since)
+        self.world.oracle.saw(self, self._answered[number], answer, since=since)
         return answer
 
     async def answer(self, call: IncomingCall) -> CallResult:
         """Let the process answer a call, however it came."""
         digest = self.app.audit.digest(call.tool, call.arguments)
-        _DIGEST.set(None if self._open_calls else digest)
-        self._newest = digest
-        _EARLIER.set(frozenset(write.write_id for write in self.app.cache.journal.all()))
+        talk = Talk(self, call.tool, call.arguments, digest)
+        TALK.set(talk)
+        talk.watch(call)
         self.world.oracle.calls.setdefault(digest, set()).add(self.process)
-        before = self.app.audit.last_begun
-        self._calls += 1
-        self._open_calls += 1
-        number, alone = self._calls, self._open_calls == 1
+        self.world.oracle.talks.append(talk)
         try:
             result = await self.pipeline.answer(call)
         except asyncio.CancelledError:
-            ours = self.world.oracle.begun_by(digest)
-            self._left |= {one.write_id for one in self.app.cache.journal.all()} & ours
+            going_on = {one.write_id for one in self.app.cache.journal.all()}
+            self._left |= going_on & talk.writes
             raise
-        finally:
-            self._open_calls -= 1
         if self.process.dead:
             raise Killed
-        # Beside other calls nobody knows which of them has begun an act.
-        begun = alone and number == self._calls and self.app.audit.last_begun > before
-        self._has_begun = begun
+        self._answered[call.request_id] = talk
         return result
 
     async def history(self, note_id: str) -> None:

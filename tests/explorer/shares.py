@@ -14,6 +14,7 @@ from typing import Any
 from explorer.breaks import BREAKS, Break
 from explorer.breaks_account import BREAKS as BREAKS_ACCOUNT
 from explorer.breaks_acts import BREAKS as BREAKS_ACTS
+from explorer.breaks_consent import BREAKS as BREAKS_CONSENT
 from explorer.breaks_disk import BREAKS as BREAKS_DISK
 from explorer.breaks_files import BREAKS as BREAKS_FILES
 from explorer.breaks_http import BREAKS as BREAKS_HTTP
@@ -29,7 +30,7 @@ from explorer.world import WORLDS
 
 BREAKS_OF_ACTS = BREAKS_ACTS | BREAKS_ACCOUNT | BREAKS_PARTS
 ALL_BREAKS = BREAKS | BREAKS_FILES | BREAKS_HTTP | BREAKS_ONCE | BREAKS_SUBTLE
-ALL_BREAKS |= BREAKS_TAKEN_BACK | BREAKS_KEPT | BREAKS_DISK | BREAKS_SERVICE
+ALL_BREAKS |= BREAKS_TAKEN_BACK | BREAKS_KEPT | BREAKS_DISK | BREAKS_SERVICE | BREAKS_CONSENT
 ALL_BREAKS |= {name: Break(*one) for name, one in BREAKS_OF_ACTS.items()}
 _END_SECONDS = 60
 """How long a process may take to end the schedule that it plays."""

@@ -177,7 +177,8 @@ class SimplenotePlace(HttpPlace):
             entity.versions = {entity.version: entity.head}
 
         def distort(_note_id: str, _word: str) -> None:
-            at = self.world.chooser.choose("what the feed does", len(_DISTORTIONS), rate=0.7)
+            said = [" and ".join(one) or "is as it was" for one in _DISTORTIONS]
+            at = self.world.chooser.choose("what the feed does", len(said), rate=0.7, said=said)
             service.faults.distort_feed(**_DISTORTIONS[at])
 
         return {

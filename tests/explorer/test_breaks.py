@@ -24,6 +24,8 @@ QUICK = (
     "a merge takes the last tag that shows a note",
     "changes of notes are refused",
     "undos are refused",
+    "a person agrees once for all changes of a note",
+    "what a person has decided is not recorded",
     *sample(
         "breaks of acts",
         (

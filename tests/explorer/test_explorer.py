@@ -165,6 +165,17 @@ def test_a_neighbour_is_the_same_run_to_the_byte_and_replays() -> None:
         assert replayed(kept.world, first.schedule, rests=False).digest == first.digest
 
 
+def test_a_story_tells_each_choice_that_is_not_calm_in_words() -> None:
+    outcomes = [seeded("simplenote", "told", number) for number in range(12)]
+    made = [(key, one.story) for one in outcomes for key in one.schedule]
+    assert any("late #" in key for key, _ in made)
+    assert any("turns #" in key for key, _ in made)
+    untold = [key for key, story in made if not any(f" chosen: {key}" in line for line in story)]
+    assert untold == []
+    told = [line for one in outcomes for line in one.story if "turns #" in line or "late #" in line]
+    assert all(line.endswith((" s", "goes first", "go first")) for line in told)
+
+
 @pytest.mark.slow("plays every world")
 def test_without_a_choice_nothing_goes_wrong() -> None:
     for world in WORLDS:

@@ -73,8 +73,12 @@ _RECORDS = (
 _BETWEEN = 2
 _IN_THE_MIDDLE = 0.3
 """How often another device acts in the middle of something, at least: few things are in its middle often enough."""
+_WHILE_ASKED = 0.6
+"""How often a client calls again while a person thinks about what it has asked for."""
 _ONCE_MORE = 0.7
 """How often another device that has acted in the middle of something acts in the middle of the next thing."""
+_EVENTS = (*range(30), *range(50, 800, 25))
+"""Events after which something happens: before the first save is answered, or long after that."""
 DAY = "daily:2031-06-20"
 HEALING_SECONDS = 7200.0
 QUIET_SECONDS = 600.0
@@ -126,12 +130,15 @@ class World:
         self.loop = loop
         self.clock = clock
         self.chooser = chooser
+        chooser.tell = self.note
         self.oracle = Oracle(is_smooth=self._is_smooth)
         self.story: list[str] = []
         self.calm = True
         """Nothing goes wrong on the way to the store."""
         self.down = 0
         """The store is not reached at all, in one of several ways; 0: it is."""
+        self.writes: set[str] = set()
+        """Ids of all writes that were ever in a journal."""
         self._words: Counter[str] = Counter()
         self._foreign_left = 0
         """Acts of others that have not ended."""
@@ -219,7 +226,11 @@ class World:
         alone = self.oracle.writers.get(note_id, set()) <= {server.name} and server.busy == 1
         alone = alone and not self._clock_was_set  # else a lease may have ended
         fits = alone and not others and self._is_smooth() and not self.plan.changes
-        fits = fits and not any("takes a call back" in key for key in self.chooser.made)
+        disturbed = (
+            "takes a call back",
+            "person",
+        )  # who is asked may say no, and others go on meanwhile
+        fits = fits and not any(one in key for key in self.chooser.made for one in disturbed)
         is_there = not note_id or note_id in server.app.cache.notes.etags()
         if refusal and is_there and (self.calm or fits):
             raise self.oracle.breaks(
@@ -324,7 +335,8 @@ class World:
             self._begin_acts(server)
         self._plan_foreign()
         self.loop.run_until(self._all_acted, deadline=self.loop.time() + HEALING_SECONDS)
-        ends = self.chooser.choose("a server ends for good", 1 + len(self.servers), rate=0.15)
+        names = ["none", *(one.name for one in self.servers)]
+        ends = self.chooser.choose("a server ends for good", len(names), rate=0.15, said=names)
         if ends and not self.plan.apart and self.plan.syncing:
             server = self.servers[ends - 1]
             self._away = server.name
@@ -688,7 +700,8 @@ class World:
         if read is None or not read.ok or not (tags := read.value["tags"]):
             return
         await self.loop.gate(f"{server.name} has read")
-        at = self.chooser.choose(f"tag that {server.name} takes", len(tags), rate=0.5)
+        label = f"tag that {server.name} takes"
+        at = self.chooser.choose(label, len(tags), rate=0.5, said=tags)
         self.oracle.forgive(tags.pop(at))
         version = read.value["local_version"]
         self.oracle.alike.add(note_id)  # the other server may take the same one
@@ -789,7 +802,8 @@ class World:
     def some_note(self, server: Server) -> str:
         """Return the id of a note that a server knows, '' if it knows none."""
         ids = sorted(server.app.cache.notes.etags())
-        return ids[self.chooser.choose(f"note of {server.name}", len(ids), rate=0.4)] if ids else ""
+        label = f"note of {server.name}"
+        return ids[self.chooser.choose(label, len(ids), rate=0.4, said=ids)] if ids else ""
 
     async def _promising(self, server: Server, word: str, tool: str, **arguments: Any) -> Answer:
         """Call a tool that adds a word, and remember what was promised of it."""
@@ -857,8 +871,8 @@ class World:
 
     def comes_after(self, act: str) -> int:
         """Return how many events an act comes after: before the first save is answered, or long after that."""
-        chosen = self.chooser.choose(f"{act} comes after", 60, rate=1.0)
-        return chosen if chosen < 30 else (chosen - 28) * 25
+        label = f"{act} comes after"
+        return _EVENTS[self.chooser.choose(label, len(_EVENTS), rate=1.0, said=_EVENTS)]
 
     def _foreign_acts(self) -> dict[str, Callable[[str, str], None]]:
         acts = self.place.acts()
@@ -875,7 +889,8 @@ class World:
         """Let another device act; on this note if there is one."""
         self._foreign_left -= 1
         ids = [one for one in self.place.ids() if "hidden" not in one]
-        at = self.chooser.choose("note of another device", len(ids), rate=0.4) if ids else 0
+        label = "note of another device"
+        at = self.chooser.choose(label, len(ids), rate=0.4, said=ids) if ids else 0
         note_id = note if note in ids else ids[at] if ids else ""
         if ids or name in ("put", "set a clock", "hide"):
             word = self._act_elsewhere(name, note_id)
@@ -907,6 +922,16 @@ class World:
         if word:
             self.oracle.promise(word, "another device")
 
+    async def act_meanwhile(self, server: Server) -> None:
+        """Let the client of a server call again while a person is asked about another call of it, perhaps, and wait for that."""
+        names = ["nothing", *sorted(self._possible(), key=_LATER_ACTS_OF_SERVERS.__contains__)]
+        label = f"{server.name} goes on while a person is asked"
+        name = self.chooser.among(label, names, rate=_WHILE_ASKED)
+        if name != "nothing" and not self.calm:
+            act = self.loop.create_task(self._act(server, name))
+            act.add_done_callback(self.see_end)
+            await asyncio.wait({act})  # it goes on where the answer is too late
+
     def _meddle_in_the_dark(self, machine: Machine) -> None:
         """Let another device act before the computer starts again; it belongs to no process and to no thread."""
         self.oracle.lose_power(machine.name)
@@ -917,7 +942,8 @@ class World:
         ids = [one for one in self.place.ids() if "hidden" not in one]
         if ids:
             asked = [one for one in self._in_question if one in ids] or ids
-            at = self.chooser.choose("note of another device in the dark", len(asked), rate=0.4)
+            label = "note of another device in the dark"
+            at = self.chooser.choose(label, len(asked), rate=0.4, said=asked)
             rate = 0.9 if self._in_question else 0.5
             word = self.meddle(f"while {machine.name} is dark", asked[at], rate=rate)
             self._in_question = []
@@ -948,9 +974,10 @@ class World:
     def set_clock_at(self, step: str, *, often: bool = False) -> None:
         """Set the clock in the middle of a write, perhaps: its lease has ended then, for whoever looks."""
         rate = self.chooser.rates.late * (10 if often else 1)
-        if not self.calm and (at := self.chooser.choose(f"{step}: the clock is set", 4, rate=rate)):
+        label, by = f"{step}: the clock is set", (0.0, -4000.0, 90.0, 4000.0)
+        if not self.calm and (at := self.chooser.choose(label, len(by), rate=rate, said=by)):
             self._clock_was_set = True
-            self.clock.set_by = (0.0, -4000.0, 90.0, 4000.0)[at]
+            self.clock.set_by = by[at]
             self.note(f"the clock is set to {self.clock.set_by:+g} s: {step}")
 
     def forget_labels(self, note_id: str) -> None:
@@ -976,9 +1003,9 @@ class World:
         self.place.put(f"other-{word}", f"{word} title\nline\n")
 
     def _set_clock(self) -> None:
-        at = self.chooser.choose("seconds that a clock is set by", 4, rate=1.0)
+        label, by = "seconds that a clock is set by", (-4000.0, 90.0, 4000.0, 0.0)
         self._clock_was_set = True
-        self.clock.set_by = (-4000.0, 90.0, 4000.0, 0.0)[at]
+        self.clock.set_by = by[self.chooser.choose(label, len(by), rate=1.0, said=by)]
 
     def _hide(self, name: str) -> None:
         word = self.secret(self.word("hidden"))
@@ -1077,6 +1104,7 @@ WORLDS: dict[str, Plan] = {
     "memento files, removals": Plan(
         MementoPlace, only=("append", "tag", "remove", "make a note again", "wait")
     ),
+    "simplenote, asked": Plan(memory(ROWS["simplenote"]), acts=5, only=("append", "undo")),
     "trilium, handed over": Plan(memory(ROWS["trilium"]), only=("append",)),
     **{
         f"{row}, shown by tags": Plan(

@@ -285,11 +285,12 @@ class HeadReader:
             return bool(ours), None
         made, theirs = (one.content for one in since[ours[-1] : ours[-1] + 2])
         base = base or await self._read_base(write)
-        if base is None or not self._journal.sees_revision(since[ours[-1] + 1]):
+        # Who has edited it since has seen it without what hid it before.
+        if base is None or (ours[-1] and not self._journal.sees_revision(since[ours[-1] + 1])):
             return False, None
         planned = plan_repair(base=base, sent=sent.content, theirs=theirs, stored=made)
         if planned is None or planned.copies:
-            return planned is None, None
+            return planned is None and self._journal.sees_revision(since[ours[-1] + 1]), None
         wanted = merge_content(made, planned.content, head.content)
         return wanted is not None, None if wanted == head.content else wanted
 

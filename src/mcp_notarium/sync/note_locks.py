@@ -145,9 +145,4 @@ class NoteLocks:
 
     def _track(self, task: asyncio.Task[Any]) -> None:
         self._running.add(task)
-        task.add_done_callback(self._untrack)
-
-    def _untrack(self, task: asyncio.Task[Any]) -> None:
-        self._running.discard(task)
-        if not task.cancelled():
-            task.exception()  # perhaps nobody waits for it any more; the journal entry remains
+        task.add_done_callback(self._running.discard)

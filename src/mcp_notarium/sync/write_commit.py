@@ -184,7 +184,8 @@ class WriteCommit:
         """Finish an entry that had arrived, with the repair of what it has cost the note."""
         head, wanted = cast("Revision", view.head), cast("Content", view.lacking)
         result = WriteResult(WriteOutcome.STORED, head.id, merged=True)
-        return self._store_answer(view.write, head, Repair(wanted), result=result) or _AGAIN
+        hidden, plan = not self._journal.sees(head.id, wanted), Repair(wanted)
+        return self._store_answer(view.write, head, plan, result=result, hidden=hidden) or _AGAIN
 
     def drop(self, view: View) -> WriteResult:
         """Drop an entry of which the store holds nothing, or is to; the note stays as it is, if that is known."""
