@@ -73,6 +73,9 @@ class LostNotes:
         # A text that another device has put in the place of all that was there is nobody else's.
         theirs = [(note_id, text) for note_id, text in kept if REWRITTEN.fullmatch(text.strip())]
         others = [one for one in theirs if "".join(one[1].split()) not in self.sent]
+        # What others have made of a new note before its server finds it counts as made there, where the answer was lost.
+        if not server.world.oracle.is_smooth():
+            others = [one for one in others if one[0].startswith("note")]
         if others and server.app.library.traits.versions is not Versions.BY_ETAG:
             raise Broken(f"what only others have written is kept: {server.name} has {others}")
 

@@ -30,6 +30,7 @@ class OtherProcess:
     def __init__(self, cache: Cache) -> None:
         self.cache = cache
         self.store = LocalStore(cache.database)
+        self._dates = itertools.count(1)
 
     def get(self, note_id: str) -> Revision:
         return run_at_once(self.store.get(note_id))
@@ -50,7 +51,12 @@ class OtherProcess:
             base = self.get(note_id)
         content = Content(text, tuple(tags), trash, title, properties or Properties())
         write = make_write(
-            self.store, note_id, content, base, write_id=f"other-{number}", now=1.6e9 + number
+            self.store,
+            note_id,
+            content,
+            base,
+            write_id=f"other-{number}",
+            now=1.6e9 + next(self._dates),
         )
         run_at_once(self.store.push(write))
 
