@@ -1,6 +1,7 @@
-"""Show the state of the account (``status``), or one line for each account.
+"""Show the state of the account (``status``).
 
-It changes no file but the mark of damage that it finds, and moves nothing to the quarantine, whatever DB_ON_UNREADABLE says. Exit code: 0, the verdict's (10-23), or 1 if the disk is full.
+It changes no file but the mark of damage that it finds, and moves nothing to the quarantine, whatever DB_ON_UNREADABLE says.
+Exit code: 0, the verdict's (10-23), or 1 if the disk is full.
 """
 
 from __future__ import annotations
