@@ -116,7 +116,7 @@ def texts_of(config: Config) -> dict[str, bytes]:
 def damage(config: Config) -> None:
     path = database_of(config)
     content = bytearray(path.read_bytes())
-    content[-PAGE // 2] ^= 1
+    content[4 * PAGE - PAGE // 2] ^= 1
     path.write_bytes(content)
 
 
