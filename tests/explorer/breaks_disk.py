@@ -13,6 +13,7 @@ from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.write_ahead_log import WalFlusher
 from mcp_notarium.stores.vault import canvases, file_writer
+from mcp_notarium.sync.write_commit import WriteCommit
 
 
 def _failed_commit_passed_over(set_attribute: Set) -> None:
@@ -61,6 +62,16 @@ def _unread_canvas_has_no_cards(set_attribute: Set) -> None:
     set_attribute(canvases, "_count", lambda *given: count(*given) or 0)
 
 
+def _displaced_text_forgotten(set_attribute: Set) -> None:
+    finish = WriteCommit.finish
+
+    def forgets(self: WriteCommit, *given: Any, **how: Any) -> bool:
+        self.unstored.clear()
+        return finish(self, *given, **how)
+
+    set_attribute(WriteCommit, "finish", forgets)
+
+
 _NO_PAUSE = FIRST["no pause after a failure"].make
 _TOO_OFTEN = ("Endless", "requests")
 BREAKS: dict[str, Break] = {
@@ -75,6 +86,9 @@ BREAKS: dict[str, Break] = {
     ),
     "an end that the disk refuses is dropped": Break(
         "simplenote", _refused_end_dropped, ("no end in the audit chain",)
+    ),
+    "what a push has displaced goes where the disk refuses the answer": Break(
+        "trilium, apart", _displaced_text_forgotten, ("lost",)
     ),
     "what a save takes back goes, whoever has changed it": Break(
         "vault files", _taken_back_text_goes, ("lost",)

@@ -58,10 +58,10 @@ class Process:
         """The disk may refuse what its databases write."""
         self.missed_commit = self.missed_flush = False
         """It has refused a commit; it has refused a flush since the last one."""
-        self.refusals: list[Callable[[], object]] = []
-        """Called when the disk has refused a commit."""
         self.databases: list[Database] = []
         self.ends: list[Callable[[], object]] = []
+        self.refusals: list[Callable[[], object]] = []
+        """Called when the disk has refused a commit."""
 
     @contextmanager
     def running(self) -> Iterator[None]:

@@ -87,7 +87,8 @@ class SteppedVault(VaultStore):
         self.elsewhere = ""
         """Words that it has written in the place of another note, since the last flush: their own has another name by then."""
         process.ends += [self._watch.close, self._forget]
-        process.refusals.append(self._forget)
+        if not place.world.plan.apart:  # the other server may take the write for done
+            process.refusals.append(self._forget)
         self._place_of, process.place = process.place, self._step  # type: ignore[method-assign]
 
     def _step(self, what: str) -> None:
@@ -96,7 +97,7 @@ class SteppedVault(VaultStore):
         self._place_of(what)
 
     def _forget(self) -> None:
-        """Expect no words that go with the process, or cannot be recorded (docs/sync.md, where the last writer wins).
+        """Expect no words that go with the process (docs/sync.md, where the last writer wins).
 
         What it has written in the place of another note nobody can take back: that one becomes a note again.
         """

@@ -177,9 +177,7 @@ class Replay:
             try:
                 result = await self.finish_of(write.note_id, lock)
             except (StoreError, CacheBusy) as error:
-                raise unknown_outcome(
-                    "an earlier save of this note is unanswered", write
-                ) from error
+                raise unknown_outcome("an earlier save of it is unanswered", write) from error
         result, _ = self._created.pop(write.content, (result, None))
         if result is None:  # another process has finished it
             note = self._cache.shown(write.note_id)

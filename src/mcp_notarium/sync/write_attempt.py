@@ -156,6 +156,12 @@ class WriteAttempt:
 
         Raises ``PerhapsRenamed`` unless ``listed``: a full listing was compared since the note was not found under its name.
         """
+        if unstored := self._commit.unstored.get(write.write_id):  # defence: displaced-text-kept
+            with suppress(StoreRejected):
+                return await self._follow(
+                    await self._commit.commit(write, *unstored, repeated=True)
+                )
+            del self._commit.unstored[write.write_id]  # it makes no copy
         view = View(write, Case.of(write, Attempt.REPEATED, Held.NOTHING))
         try:
             return await self._carry_out(await self._heads.look_again(view, listed=listed))
@@ -362,9 +368,7 @@ class WriteAttempt:
             if repeated or isinstance(error, OutcomeUnknown):
                 raise  # then the text stays as a rejected write
             self._journal.release(write)
-            raise unknown_outcome(
-                "the write is stored, but what follows from it cannot be", write
-            ) from error
+            raise unknown_outcome("the write is stored, but not what follows", write) from error
 
     @contextmanager
     def _sending(self, write: PendingWrite) -> Iterator[None]:

@@ -103,11 +103,15 @@ class WriteCommit:
         self._on_difference = on_difference
         self._tag_changes: dict[str, tuple[Sequence[str], Sequence[str]]] = {}
         """Id of a repair to the tags before and after the save that it mends."""
+        self.unstored: dict[str, tuple[Content, Acknowledgement]] = {}
+        """Id of a write to its base, and to an answer that is not stored yet: nothing else tells what the write has displaced."""
 
     async def commit(
         self, write: PendingWrite, base: Content, answer: Acknowledgement, *, repeated: bool
     ) -> Committed:
         """Commit the answer to a CREATE or UPDATE of ``base``. Raises ``OutcomeUnknown`` if it cannot be stored."""
+        if answer.displaced is not None:
+            self.unstored[write.write_id] = base, answer
         pushed = _Pushed(write, base, self._journal.sent(write).content, answer, repeated)
         if self._overwrites:
             held, pushed = await self._look_over_others(pushed)
@@ -247,9 +251,8 @@ class WriteCommit:
             ours = self._journal.finish(write, storing=storing, follow_ups=follow_ups, **how)
         except CacheError as error:
             # The store has it and the index has not: only the journal entry says so, and it remains.
-            raise unknown_outcome(
-                "the write is stored, but could not be recorded here", write
-            ) from error
+            raise unknown_outcome("the write is stored, but not recorded here", write) from error
+        self.unstored.pop(write.write_id, None)
         self._on_step("committed")
         return ours
 
@@ -351,9 +354,7 @@ class WriteCommit:
         except NotariumError as error:
             if proving is not None and not isinstance(error, NoteUnreadable):
                 self._journal.release(proving)
-                raise unknown_outcome(
-                    "the write was taken, and could not be read", proving
-                ) from error
+                raise unknown_outcome("the write was taken, but cannot be read", proving) from error
         if isinstance(held, Tombstone):
             return stored if self._store.traits.ids.named else held
         return stored if any(map(self._journal.is_taken, (held, stored))) else held

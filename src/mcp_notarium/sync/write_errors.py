@@ -118,6 +118,7 @@ def collision_error(note_id: str, *, refused: bool) -> StoreError:
         return StoreRejected(
             "the note was changed elsewhere at the same moment, and the note store refuses what would keep "
             "your text beside that; it is kept here as a rejected write",
+            resolution_hint="Tell the user: `mcp-notarium refused` shows the text.",
             details=about,
         )
     return OutcomeUnknown(

@@ -4,13 +4,14 @@ What a save answers is true also where the store does not take what keeps both t
 """
 
 import asyncio
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 import pytest
 
 from mcp_notarium.domain.conflict_copy import MARK
 from mcp_notarium.domain.note import Content, WriteState
 from mcp_notarium.errors import (
+    CacheFull,
     IdTaken,
     NoteNotFound,
     OutcomeUnknown,
@@ -176,6 +177,46 @@ def test_a_repair_that_a_merging_store_refuses_is_no_success(clients, store):
     assert texts(store) == ["zero\na mixture\n"]
     assert client.contents() == store.contents()
     assert rejected(client) == [f"zero\n{BASE}four\n"]
+
+
+@pytest.mark.parametrize("theirs", [f"{BASE}four\n", THEIRS], ids=["beside", "same line"])
+@overwriting
+def test_what_was_displaced_is_in_a_note_although_the_disk_refused_the_answer(
+    clients, store, monkeypatch, traits, theirs
+):
+    """The process knows it until it is recorded, also if the disk refuses that twice."""
+    client, refused = clients(traits=traits), []
+
+    def full(**_how):
+        refused.append(None)
+        raise CacheFull("no space")
+
+    async def scenario():
+        note, push = await open_note(client, store), client.remote.push
+
+        async def then_full(write):
+            answer = await push(write)
+            monkeypatch.setattr(client.cache, "transaction", full)
+            return answer
+
+        client.remote.push = then_full
+        client.faults.plan(Fault.RACE, on="push", edit=lambda _: theirs)
+        with pytest.raises(OutcomeUnknown):
+            await client.change(note, OURS)
+        client.faults.clear()
+        with suppress(CacheFull):
+            await client.writer.replay.finish_all()
+        monkeypatch.undo()
+        client.remote.push = push
+        client.time.now += 1000
+        await client.run_cycles()
+
+    asyncio.run(scenario())
+    assert len(refused) > 1
+    new = {*OURS.splitlines(), *theirs.splitlines()} - {*BASE.splitlines()}
+    assert new <= {line for text in texts(store) for line in text.splitlines()}
+    assert client.contents() == store.contents()
+    assert client.cache.journal.all() == []
 
 
 @pytest.mark.parametrize("why", [StoreUnavailable, IdTaken])
