@@ -49,6 +49,17 @@ def _waits_for_nothing(set_attribute: Set) -> None:
     set_attribute(WriteAttempt, "_carry_out_act", ended)
 
 
+def _counts_as_begun(set_attribute: Set) -> None:
+    write = Recording._write
+
+    def written(self: Recording, *, flushed: bool) -> None:
+        made = [*self.steps.made]
+        write(self, flushed=flushed)
+        self.steps.made[:] = made
+
+    set_attribute(Recording, "_write", written)
+
+
 BREAKS: dict[str, Break] = {
     "an act ends with its call, not with its write": Break(
         "trilium", _ends_with_its_call, ("does not say what became of it",)
@@ -61,6 +72,9 @@ BREAKS: dict[str, Break] = {
     ),
     "a text that waits counts as not saved": Break(
         "vault files", _waits_for_nothing, ("counts as cancelled",)
+    ),
+    "a save of which nothing came is what the same call means later": Break(
+        "trilium", _counts_as_begun, ("does not serve", "what fits is refused")
     ),
 }
 """By what is broken."""

@@ -102,6 +102,26 @@ def test_what_is_called_off_when_it_is_sent_and_saved_again_makes_one_note(accou
     assert texts(account) == ["7\n", "7\n"], "that one is meant"
 
 
+def test_an_undo_called_off_before_it_is_sent_is_another_one_when_it_is_called_again(
+    account, talker
+):
+    ready(talker)
+    before = account.simulator.note("shopping")["content"]
+    undo = {"action": "undo", "id": "shopping", "confirm": True}
+    assert not talker.ask(call(1, "save", id="shopping", append="one"))["result"]["isError"]
+    release = threading.Event()
+    read = account.simulator.faults.add(Hold(release), method="GET", path="*/i/shopping")
+    talker.send(call(7, "manage", **undo))
+    until(lambda: read.fired)
+    call_off(talker, 7)
+    release.set()
+    saved(talker)
+    assert not talker.ask(call(2, "save", id="shopping", append="two"))["result"]["isError"]
+    answer = talker.ask(call(8, "manage", **undo))["result"]
+    assert not answer["isError"], answer
+    assert account.simulator.note("shopping")["content"] == f"{before}one\n"
+
+
 def test_save_called_off_while_it_waits_to_be_tried_again_is_not_sent(account, talker):
     ready(talker)
     refusals = account.simulator.faults.status(429, method="POST", path=NOTE, retry_after="1")

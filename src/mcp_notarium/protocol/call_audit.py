@@ -266,6 +266,8 @@ class Recording:
         self._write(flushed=True)
 
     def _write(self, *, flushed: bool) -> None:
+        if self._act is None or self._act.outcome == CANCELLED:
+            self.steps.made.clear()  # nothing came of them, so the same call means the note of then
         log = self._log or self._recorder.log
         entry = self._entry(log, outcome=self._outcome)
         if self._number and log is not None:
