@@ -116,14 +116,18 @@ class Answer:
 
     @property
     def refusal(self) -> str:
-        """Return why nothing was done, '' if it was."""
-        return "" if self.ok else f"{self.value.get('subcategory')}, {self.value.get('message')}"
+        """Return why nothing was done, '' if it was, also if somebody has removed the note since."""
+        return "" if self.ok or _GONE_SINCE in self.text else self._error
+
+    @property
+    def _error(self) -> str:
+        return f"{self.value.get('subcategory')}, {self.value.get('message')}"
 
     @property
     def words(self) -> str:
         """Return what a story says of it."""
         if not self.ok:
-            return self.refusal
+            return self._error
         facts = ("id", "local_version", "changed", "text", "note")
         return (
             ", ".join(f"{one} {self.value[one]!r}" for one in facts if one in self.value) or "done"

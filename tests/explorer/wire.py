@@ -215,6 +215,7 @@ class WiredClient(MemoryClient):
         try:
             found = await call()
         except Exception as error:  # noqa: BLE001 - it is the answer
+            self.faults.clear()  # the note was gone before the fault
             if method in WRITES and isinstance(error, OutcomeUnknown):
                 self._meddle_after(f"while {who} waits for an answer", note_id)
             self._chooser.bring(error)
