@@ -53,6 +53,7 @@ WORKING = {
     "doctor": [],
     "audit": ["verify"],
     "watch": [],
+    "refused": [],
     "approve": ["--list"],
     "report": ["-o", "OUT.html"],
     "policy": ["show"],

@@ -227,7 +227,7 @@ def _check_writes(app: App) -> list[Check]:
         found.append(Check("writes", WARN, f"{left} unfinished", hint))
     if refused:
         seen = f"{refused} refused for good: {'; '.join(status.find_reasons(writes))}"
-        hint = "Nothing sends them again; their texts stay in the database."
+        hint = "Nothing sends them again. `mcp-notarium refused` shows their texts."
         found.append(Check("writes", WARN, seen, hint))
     return found or [Check("writes", OK, "none unfinished")]
 

@@ -71,6 +71,7 @@ GROUPS = {
         "watch": Command("watch", "see what assistants do now, and answer what waits for you"),
         "status": Command("status", "show the account, its cache and its clients"),
         "doctor": Command("doctor", "check configuration, keys, cache and network"),
+        "refused": Command("refused_writes", "show the texts that the note store refused for good"),
         "approve": Command("approve", "decide about what assistants may not do without you"),
         "audit": Command("audit", "verify, show and export the audit log", "tail"),
         "report": Command("report", "write a page of what assistants did with your notes"),

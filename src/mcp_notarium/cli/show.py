@@ -53,7 +53,7 @@ async def _show(args: argparse.Namespace) -> int:
         note = await find_named(app, " ".join(args.note))
         record_read(app, "cli.show", note.id)
     if args.raw:
-        _print_raw(note.text)
+        print_raw(note.text)
     elif args.json or not sys.stdout.isatty():
         print_data(_facts(note), note.text.removesuffix("\n"), as_json=args.json)
     else:
@@ -73,7 +73,7 @@ def _facts(note: Note) -> dict[str, Any]:
     }
 
 
-def _print_raw(text: str) -> None:
+def print_raw(text: str) -> None:
     """Print the exact bytes; a terminal is not steered by them."""
     if sys.stdout.isatty():  # defence: raw-text-steers-no-terminal =False
         text = several_lines(text)

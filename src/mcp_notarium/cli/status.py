@@ -310,7 +310,8 @@ def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
             f"{counted(facts['pending_writes'], 'write')}, {facts['rejected_writes']} refused",
         )
         if facts["rejected_because"]:
-            yield "Refused because", "; ".join(facts["rejected_because"])
+            why = "; ".join(facts["rejected_because"])
+            yield "Refused because", f"{why}. `mcp-notarium refused` shows the texts"
     if "clients" in facts:
         yield "Clients", "; ".join(facts["clients"]) or "none connected"
     if "keys" in facts:

@@ -61,6 +61,8 @@ COMMANDS: Final = {
     "diff": "compare versions of a note",
     "undo": "take back a change",
     "restore-version": "restore a version",
+    "refused.show": "read what the note store refused",
+    "refused.drop": "forget what the note store refused",
     "export": "export the notes",
     "import": "import notes",
     "login": "log in",
