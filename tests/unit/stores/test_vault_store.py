@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -929,18 +929,21 @@ def test_a_note_that_gets_another_name_twice_in_a_save_leaves_that_in_doubt(
     assert sorted(everything(place).values()) == sorted(["base\n", OURS, THEIRS])
 
 
+@pytest.mark.parametrize("holds", [False, True], ids=["has written", "has it open"])
 def test_an_edit_of_a_text_that_is_taken_back_stays(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    place: Path, monkeypatch: pytest.MonkeyPatch, holds: bool
 ) -> None:
     put(place / "Note.md", "base\n")
     store = VaultStore(place)
     base = store._get("Note.md")
-    read = file_writer.read_file
+    read, editor = file_writer.read_file, ExitStack()
 
     def refuse(*_given: object, **_how: object) -> None:
         monkeypatch.setattr(file_writer, "read_file", read)
-        with (place / "Note.md").open("a") as file:  # it has our text now
-            file.write(THEIRS)
+        file = editor.enter_context((place / "Note.md").open("a"))  # it has our text now
+        file.write(THEIRS)
+        if not holds:
+            editor.close()
         raise folder_module.ReadFailed
 
     def exchanged() -> None:
@@ -949,6 +952,7 @@ def test_an_edit_of_a_text_that_is_taken_back_stays(
     act_once(monkeypatch, file_writer, "_take_displaced", exchanged)
     with pytest.raises(StoreUnavailable):
         store._writer.push(make_write(store, "Note.md", content_of(base, text=OURS), base))
+    editor.close()
     asyncio.run(store.close())
     assert (place / "Note.md").read_text() == "base\n"
     assert sorted(everything(place).values()) == sorted(["base\n", f"{OURS}{THEIRS}"])

@@ -536,9 +536,11 @@ def _is_being_written(parent: int, name: str, *, unsure: bool = False) -> bool:
 
 
 def _is_still(parent: int, name: str, written: NoteFile) -> bool:
-    """Tell whether a file of ours is as it was written: nobody has changed it while it had its name."""
+    """Tell whether a file of ours is as it was written: nobody has changed it while it had its name, or has it open for that."""
     with suppress(OSError, NotANote):
-        return read_file(parent, name, exact=False, own=written.mark).digest == written.digest
+        closed = _wait_for_writers(parent, name)
+        now = read_file(parent, name, exact=False, own=written.mark)
+        return closed and now.digest == written.digest
     return False
 
 
