@@ -22,7 +22,7 @@ from mcp_notarium.audit.chain import UNKNOWN as UNSURE
 from mcp_notarium.domain.conflict_copy import MARK
 from mcp_notarium.domain.merge import merge_content
 from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, WriteKind
-from mcp_notarium.stores.contract import Versions
+from mcp_notarium.stores.contract import Versions, WriteGuard
 from mcp_notarium.stores.vault.file_writer import RECOVERED
 
 if TYPE_CHECKING:
@@ -100,6 +100,8 @@ class Oracle:
     """Ids of notes that somebody else has removed or renamed: their histories may end."""
     unflushed: dict[str, str] = field(default_factory=dict)
     """Word of a save in doubt whose record the disk has refused to flush to the computer: it may go with the power."""
+    called_again: set[str] = field(default_factory=set)
+    """Words of new notes whose calls came twice: who has put the first note into the trash since does not keep the second from being made."""
     unrecorded: set[str] = field(default_factory=set)
     """Words of saves that were answered as not done because the disk had no room for their record."""
     alike: set[str] = field(default_factory=set)
@@ -494,6 +496,7 @@ class Oracle:
 
     def see_push(self, write: PendingWrite) -> None:
         """Expect the act of a write that is sent in the audit chain, whatever happens from now on."""
+        self.lost_notes.sends(write.content)
         if write.write_id in self._begun:
             self.sent.append(self._begun[write.write_id])
 
@@ -605,10 +608,18 @@ class Oracle:
         ]
         self.tags.judge(store, self.taken)
         copies = Counter(all_words(one) for one in store.values() if is_copy(one))
-        if often := [text for text, count in copies.items() if count > 1]:
+        # Where the last writer wins, who has displaced a text keeps it, and so does who had written it, if a third has come over both.
+        overwrites = servers and servers[0].app.library.traits.write_guard is WriteGuard.LAST_WRITER
+        most = len({one.machine for one in servers}) if overwrites else 1
+        if often := [text for text, count in copies.items() if count > most]:
             raise Broken(f"a copy is made twice: {often}")
         plain = [one for one in store.values() if not is_copy(one)]
-        twice = Counter(word for one in plain for word in set(words_of(one.text)))
+        twice = Counter(
+            word
+            for one in plain
+            for word in set(words_of(one.text))
+            if not (one.trash and word in self.called_again)
+        )
         doubled += [word for word, count in twice.items() if count > 1 and word in self.promised]
         doubled = sorted({*doubled} - self.perhaps_twice - self._find_taken_along(store))
         if doubled:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from explorer.broken import all_words
 from explorer.client import Client, TakenBack
 from explorer.consent import TALK, Asked, Talk, see_begun
 from explorer.machine import Killed, Machine, Process
@@ -466,9 +467,9 @@ class Server:
         return [one.content.text for one in writes if one.state is not WriteState.REJECTED]
 
     def refused(self) -> list[str]:
-        """Return the texts of writes that the store refused for good."""
+        """Return the words of writes that the store refused for good."""
         writes = self.app.cache.journal.all()
-        return [one.content.text for one in writes if one.state is WriteState.REJECTED]
+        return [all_words(one.content) for one in writes if one.state is WriteState.REJECTED]
 
     def verify(self) -> tuple[Verification, list[Record]]:
         """Return the state of the audit chain, and its records."""

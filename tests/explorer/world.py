@@ -30,6 +30,7 @@ from explorer.vault_place import VaultPlace
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.policy import PERMISSIVE, Policy, Visibility
 from mcp_notarium.stores.contract import Retry, Traits, WriteGuard
+from mcp_notarium.sync.write_attempt import ROUNDS
 from support.memory_client import ROWS
 from support.sync_rig import DATABASE
 
@@ -82,6 +83,8 @@ _EVENTS = (*range(30), *range(50, 800, 25))
 DAY = "daily:2031-06-20"
 HEALING_SECONDS = 7200.0
 QUIET_SECONDS = 600.0
+LOGIN_SECONDS = 3660.0
+"""No refused password is sent again before, at most."""
 WAYS_TO_BE_AWAY = 3
 """Ways in which a store is not reached: no connection, an error, no answer; a folder that is gone, forbidden or broken."""
 
@@ -226,11 +229,8 @@ class World:
         alone = self.oracle.writers.get(note_id, set()) <= {server.name} and server.busy == 1
         alone = alone and not self._clock_was_set  # else a lease may have ended
         fits = alone and not others and self._is_smooth() and not self.plan.changes
-        disturbed = (
-            "takes a call back",
-            "person",
-        )  # who is asked may say no, and others go on meanwhile
-        fits = fits and not any(one in key for key in self.chooser.made for one in disturbed)
+        # What goes on of a call that was taken back is before it.
+        fits = fits and not any("takes a call back" in key for key in self.chooser.made)
         is_there = not note_id or note_id in server.app.cache.notes.etags()
         if refusal and is_there and (self.calm or fits):
             raise self.oracle.breaks(
@@ -356,6 +356,8 @@ class World:
             with server.process.running():
                 self.loop.create_task(server.sync())
         self.loop.run_until(self._in_step, deadline=self.loop.time() + HEALING_SECONDS)
+        if any("log in: fails" in key for key in self.chooser.made):
+            self.loop.run_until(lambda: False, deadline=self.loop.time() + LOGIN_SECONDS)
         self._read_histories()
         self.oracle.judge([one for one in self.servers if one.alive], self.place.contents())
         self._serve()
@@ -603,6 +605,8 @@ class World:
         saved = await self._promising(server, word, "save", text=f"{word}\nnew\n")
         if saved.ok:
             twice.discard(word)
+        if saved.again:
+            self.oracle.called_again.add(word)
         self.require_served(server, "a new note", "", saved.refusal)
         return saved
 
@@ -667,7 +671,9 @@ class World:
         answer = await self._promising(
             server, word, "save", id=note_id, text="\n".join(lines), local_version=version
         )
-        if note is not None and note.local_version == version:
+        # After so many changes of others right before its push a save gives up.
+        met = sum("right before a push" in key for key in self.chooser.made)
+        if note is not None and note.local_version == version and met < ROUNDS - 1:
             self.oracle.require_merged(server, answer, note, "\n".join(lines))
 
     async def _rename(self, server: Server) -> None:
@@ -770,10 +776,12 @@ class World:
             id=note_id,
             confirm=True,
         )
-        alone = server.busy == 1 and server.done == begun
+        asked = any("goes on while a person is asked" in key for key in self.chooser.made)
+        alone = server.busy == 1 and server.done == begun and not asked
         if not (certain and alone and made is not None and made.added(word)):
             return
-        self.require_served(server, "an undo of", note_id, answer.refusal)
+        if not any("the person whom" in key for key in self.chooser.made):  # they may say no
+            self.require_served(server, "an undo of", note_id, answer.refusal)
         # Where the last writer wins, another may have come over it in the same lines, and a copy keeps what it says.
         covered = self.place.traits.write_guard is WriteGuard.LAST_WRITER and server.saves
         if answer.ok and not (covered and server.saves[-1].saved.copy_id):

@@ -456,21 +456,21 @@ async def test_a_content_that_is_not_the_notes_is_an_error_and_never_written(
 
 
 @pytest.mark.parametrize(
-    ("changes", "path", "status", "body"),
+    ("changes", "path", "answer"),
     [
-        ({"text": "b"}, "*/content", 200, b"<form>Sign in</form>"),
-        ({"text": "b"}, "*/content", 204, b""),
-        ({"tags": ("x",)}, "*/attributes", 200, b"<form>Sign in</form>"),
+        ({"text": "b"}, "*/content", (200, b"<form>Sign in</form>")),
+        ({"text": "b"}, "*/content", (204, b"")),
+        ({"tags": ("x",)}, "*/attributes", (200, b"<form>Sign in</form>")),
     ],
     ids=["a page for a text", "what a text gets", "a page for a label"],
 )
 async def test_a_write_that_was_answered_and_not_done_is_in_doubt(
-    sim, store, changes, path, status, body
+    sim, store, changes, path, answer
 ):
     sim.write(ID, "Plan", "<p>a</p>")
     base = await store.get(ID)
     for method in ("PUT", "POST"):
-        sim.faults.status(status, path=path, method=method, body=body)
+        sim.faults.status(answer[0], path=path, method=method, body=answer[1])
     with pytest.raises(OutcomeUnknown):
         await store.push(pending(store, replace(base.content, **changes), base=base))
 
