@@ -12,6 +12,7 @@ import os
 import re
 import zipfile
 import zlib
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -159,7 +160,7 @@ def _require_nothing(path: Path) -> None:
         raise FileExistsError(path)
 
 
-class Export:
+class Export(ABC):
     """Take files and notes of an export that is not at its ``path`` yet. Files come first: each under a free name, once."""
 
     takes_files = True
@@ -184,21 +185,21 @@ class Export:
             self._files[digest, name] = NoteFile(path, len(data), digest)
         return self._files[digest, name]
 
+    @abstractmethod
     def put(self, path: str, data: bytes, modified_at: float) -> None:
         """Write a file of the export."""
-        raise NotImplementedError
 
+    @abstractmethod
     def put_notes(self, notes: Sequence[ExportedNote], report: Report) -> None:
         """Write the notes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def finish(self) -> None:
         """Let the export appear at its path."""
-        raise NotImplementedError
 
+    @abstractmethod
     def drop(self) -> None:
         """Remove what is written."""
-        raise NotImplementedError
 
 
 class _FolderExport(Export):
