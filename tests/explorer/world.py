@@ -225,12 +225,13 @@ class World:
 
         ``refusal``: what was said, '' if it was not refused.
         """
-        others = any(one.busy for one in self.servers if one is not server)
+        busy = any(one.busy for one in self.servers if one is not server)
         alone = self.oracle.writers.get(note_id, set()) <= {server.name} and server.busy == 1
         alone = alone and not self._clock_was_set  # else a lease may have ended
-        fits = alone and not others and self._is_smooth() and not self.plan.changes
-        # What goes on of a call that was taken back is before it.
-        fits = fits and not any("takes a call back" in key for key in self.chooser.made)
+        fits = alone and not busy and self._is_smooth() and not self.plan.changes
+        # What goes on of a call that was taken back is before it, and an app that keeps its file locked is waited for in vain.
+        others = ("takes a call back", "the app commits after")
+        fits = fits and not any(one in key for key in self.chooser.made for one in others)
         is_there = not note_id or note_id in server.app.cache.notes.etags()
         if refusal and is_there and (self.calm or fits):
             raise self.oracle.breaks(
@@ -511,7 +512,8 @@ class World:
             seen = {one: content for one, content in store.items() if server.sees(one, content)}
             return server.contents() == seen
 
-        return all(
+        workers = getattr(self.place, "workers", None)  # of a store of files
+        return not (workers and workers.parked) and all(
             one.alive
             and not one.works()
             and not one.unfinished()
