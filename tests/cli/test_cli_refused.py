@@ -3,8 +3,10 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from notarium_devtools.simperium import Simulator
-from support.whole import Server, environment, run, until
+from support.whole import Server, environment, run, store_environment, until
 
 REFUSED = "the words of an agent\x1b[31m\nand more\n"
 
@@ -28,6 +30,7 @@ def stats(server: Server) -> dict[str, int]:
     return server.tool("manage", action="get_stats")["stats"]
 
 
+@pytest.mark.slow("processes, one after another")
 def test_a_refused_text_is_shown_saved_as_a_new_note_and_forgotten(tmp_path: Path) -> None:
     simulator = Simulator(poll_seconds=1.0)
     simulator.put("n1", content="Title\nbefore\n")
@@ -56,3 +59,24 @@ def test_a_refused_text_is_shown_saved_as_a_new_note_and_forgotten(tmp_path: Pat
     assert simulator.note("n1")["content"] == "Title\nbefore\n"
     assert "cli.refused.show " in acts
     assert "cli.refused.drop " in acts
+
+
+@pytest.mark.slow("processes, one after another")
+def test_options_that_say_nothing_together_are_refused_with_the_way_out(tmp_path: Path) -> None:
+    env = store_environment(tmp_path, "local")
+    assert run(env, "new", stdin="a note\n").returncode == 0
+    assert "No write is refused" in run(env, "refused").stderr
+    assert json.loads(run(env, "refused", "--json").stdout) == {"refused": []}
+    for wrong in (
+        ["--raw"],
+        ["1", "--raw", "--json"],
+        ["1", "--drop", "1"],
+        ["--drop", "1", "--raw"],
+    ):
+        done = run(env, "refused", *wrong)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "do not go together" in done.stderr
+    for unknown in (["1"], ["--drop", ""], ["--drop", "1", "--yes"]):
+        done = run(env, "refused", *unknown)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "`mcp-notarium refused` lists" in done.stderr

@@ -54,7 +54,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     shows = args.id is not None
-    if shows + (args.drop is not None) + (args.raw and not shows) > 1 or (args.raw and args.json):
+    drops = args.drop is not None
+    if (shows and drops) or (args.raw and (args.json or not shows)):
         raise InvalidRequest(
             "these options do not go together",
             resolution_hint="`refused ID` shows a write, with `--raw` or `--json`; `refused --drop ID` forgets one.",
@@ -62,7 +63,7 @@ def _run(args: argparse.Namespace) -> int:
     with open_chain(command_context.prepare(args)) as chain:
         writes = JournalTable(chain.database).all()
         refused = [one for one in writes if one.state is WriteState.REJECTED]
-        if args.drop is not None:
+        if drops:
             return _drop(chain, _find(refused, args.drop), yes=args.yes)
         shown = [_find(refused, args.id)] if shows else refused
         if shows or (args.json and refused):
