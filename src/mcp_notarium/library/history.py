@@ -293,7 +293,9 @@ class History:
         """Tell whether ``client`` has saved a note once more since its save that made the revision ``etag``."""
         rows = self._cache.versions.of(note_id)
         made = [row.made for row in rows if row.replaced_by == client and not row.removed]
-        return etag is not None and etag in made[1:] and made[0] != etag
+        # A save that was merged with another edit has a row that names no revision.
+        known = etag is not None and (etag in made[1:] or None in made[1:])
+        return known and made[0] not in (etag, None)
 
     def find_changed(self, change_id: str) -> list[str]:
         """Return the visible notes that a change of many has changed, the last one first."""

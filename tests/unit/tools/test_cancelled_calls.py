@@ -170,8 +170,11 @@ def test_a_line_that_was_saved_before_its_call_was_taken_back_stands_once(tmp_pa
     assert asyncio.run(scenario()) == wanted
 
 
+@pytest.mark.parametrize("theirs", ["", "theirs\n"], ids=["alone", "merged"])
 @pytest.mark.parametrize("since", ["", "another line"])
-def test_an_undo_that_was_taken_back_takes_back_what_its_client_has_saved_since(tmp_path, since):
+def test_an_undo_that_was_taken_back_takes_back_what_its_client_has_saved_since(
+    tmp_path, since, theirs
+):
     async def scenario():
         harness = await begun(tmp_path)
 
@@ -182,6 +185,8 @@ def test_an_undo_that_was_taken_back_takes_back_what_its_client_has_saved_since(
         undo = {"action": "undo", "id": "plain"}
         first, second, again = recorded(harness), recorded(harness), recorded(harness)
         await call("save", {"id": "plain", "append": "more"}, recorded(harness))
+        if theirs:
+            harness.remote.faults.plan(Fault.RACE, on="push", edit=lambda text: theirs + text)
         await call("manage", undo, first)
         if since:
             await call("save", {"id": "plain", "append": since}, recorded(harness))
@@ -190,7 +195,7 @@ def test_an_undo_that_was_taken_back_takes_back_what_its_client_has_saved_since(
         harness.close()
         return harness.store.text("plain")
 
-    assert asyncio.run(scenario()) == "x\n"
+    assert asyncio.run(scenario()) == f"{theirs}x\n"
 
 
 def test_a_new_note_that_was_in_doubt_and_found_when_its_call_was_taken_back_is_one(tmp_path):
