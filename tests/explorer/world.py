@@ -761,7 +761,7 @@ class World:
         mine = [note_id for client, note_id in self.oracle.last if client == server.name]
         if not mine:
             return
-        note_id, begun = mine[-1], server.done
+        note_id, begun = mine[-1], (server.done, server.busy)
         word, certain = self.oracle.last[server.name, note_id][-1]
         certain = (
             certain and word not in self.oracle.taken
@@ -777,7 +777,7 @@ class World:
             confirm=True,
         )
         asked = any("goes on while a person is asked" in key for key in self.chooser.made)
-        alone = server.busy == 1 and server.done == begun and not asked
+        alone = begun == (server.done, server.busy) and server.busy == 1 and not asked
         if not (certain and alone and made is not None and made.added(word)):
             return
         if not any("the person whom" in key for key in self.chooser.made):  # they may say no
