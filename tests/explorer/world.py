@@ -660,6 +660,7 @@ class World:
         note_id = self.some_note(server)
         if not note_id:
             return
+        anew = self.oracle.begun_anew[note_id]
         read = await server.call("get", id=note_id)
         if not read.ok or read.value.get("text_is_partial"):
             return
@@ -673,7 +674,9 @@ class World:
         )
         # After so many changes of others right before its push a save gives up.
         met = sum("right before a push" in key for key in self.chooser.made)
-        if note is not None and note.local_version == version and met < ROUNDS - 1:
+        same = note is not None and note.local_version == version
+        # The index need not have a note that was made again meanwhile: another save goes over it.
+        if note and same and met < ROUNDS - 1 and anew == self.oracle.begun_anew[note_id]:
             self.oracle.require_merged(server, answer, note, "\n".join(lines))
 
     async def _rename(self, server: Server) -> None:
@@ -965,7 +968,7 @@ class World:
         if name not in (*_OF_NO_NOTE, "edit the top", "edit the end", "rewrite"):
             self.oracle.unmade.add(note_id)
         if name in _MADE_AGAIN:
-            self.oracle.begun_anew.add(note_id)
+            self.oracle.begun_anew[note_id] += 1
         before = self.place.contents().get(note_id) if name == "remove" else None
         if before is None:
             self.oracle.lost_notes.writes(note_id)
