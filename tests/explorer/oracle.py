@@ -94,8 +94,8 @@ class Oracle:
     """Machine and id to the texts that saves have made there, each of which stays in the history."""
     renumbered: set[str] = field(default_factory=set)
     """Ids of notes whose versions have numbers that others had before."""
-    begun_anew: set[str] = field(default_factory=set)
-    """Ids of notes that somebody has removed and made again: a name of a version is the store's, and may be an earlier ``local_version``."""
+    begun_anew: Counter[str] = field(default_factory=Counter)
+    """How often somebody has removed a note and made it again, by ids: a name of a version is the store's, and may be an earlier ``local_version``."""
     unmade: set[str] = field(default_factory=set)
     """Ids of notes that somebody else has removed or renamed: their histories may end."""
     unflushed: dict[str, str] = field(default_factory=dict)

@@ -662,6 +662,7 @@ class World:
         note_id = self.some_note(server)
         if not note_id:
             return
+        anew = self.oracle.begun_anew[note_id]
         read = await server.call("get", id=note_id)
         if not read.ok or read.value.get("text_is_partial"):
             return
@@ -675,7 +676,9 @@ class World:
         )
         # After so many changes of others right before its push a save gives up.
         met = sum("right before a push" in key for key in self.chooser.made)
-        if note is not None and note.local_version == version and met < ROUNDS - 1:
+        same = note is not None and note.local_version == version
+        # The index need not have a note that was made again meanwhile: another save goes over it.
+        if note and same and met < ROUNDS - 1 and anew == self.oracle.begun_anew[note_id]:
             self.oracle.require_merged(server, answer, note, "\n".join(lines))
 
     async def _rename(self, server: Server) -> None:
@@ -763,7 +766,7 @@ class World:
         mine = [note_id for client, note_id in self.oracle.last if client == server.name]
         if not mine:
             return
-        note_id, begun = mine[-1], server.done
+        note_id, begun = mine[-1], (server.done, server.busy)
         word, certain = self.oracle.last[server.name, note_id][-1]
         certain = (
             certain and word not in self.oracle.taken
@@ -779,7 +782,7 @@ class World:
             confirm=True,
         )
         asked = any("goes on while a person is asked" in key for key in self.chooser.made)
-        alone = server.busy == 1 and server.done == begun and not asked
+        alone = begun == (server.done, server.busy) and server.busy == 1 and not asked
         if not (certain and alone and made is not None and made.added(word)):
             return
         if not any("the person whom" in key for key in self.chooser.made):  # they may say no
@@ -967,7 +970,7 @@ class World:
         if name not in (*_OF_NO_NOTE, "edit the top", "edit the end", "rewrite"):
             self.oracle.unmade.add(note_id)
         if name in _MADE_AGAIN:
-            self.oracle.begun_anew.add(note_id)
+            self.oracle.begun_anew[note_id] += 1
         before = self.place.contents().get(note_id) if name == "remove" else None
         if before is None:
             self.oracle.lost_notes.writes(note_id)

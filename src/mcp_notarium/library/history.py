@@ -289,11 +289,11 @@ class History:
             raise _changed_since(note_id)
         return await self._read_kept(note.id, row)
 
-    def has_saved_since(self, note_id: str, etag: str | None, *, client: str | None) -> bool:
-        """Tell whether ``client`` has saved a note once more since its save that made the revision ``etag``."""
+    def has_saved_since(self, note_id: str, number: int, *, client: str | None) -> bool:
+        """Tell whether ``client`` has saved a note once more since its save over the version of this number, or over a later one."""
         rows = self._cache.versions.of(note_id)
-        made = [row.made for row in rows if row.replaced_by == client and not row.removed]
-        return etag is not None and etag in made[1:] and made[0] != etag
+        rows = [row for row in rows if row.replaced_by == client and not row.removed]
+        return any(row.local_version >= number for row in rows[1:]) and rows[0].made is not None
 
     def find_changed(self, change_id: str) -> list[str]:
         """Return the visible notes that a change of many has changed, the last one first."""

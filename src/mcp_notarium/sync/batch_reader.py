@@ -196,10 +196,8 @@ class BatchReader:
                 # defence: files-watched-after-failure
                 self.feed.record_success()  # this is how such a store reports a change
             raise
-        except RateLimited:
-            raise
         except StoreError as error:
-            if self.feed.record_failure(self._stopwatch()):
+            if not isinstance(error, RateLimited) and self.feed.record_failure(self._stopwatch()):
                 raise _FeedFailed("the change feed failed again") from error
             raise
         self.feed.record_success()

@@ -113,11 +113,10 @@ class CardMoves:
             self._put(key, move)
             try:
                 yield moved
-            except OutcomeUnknown:
-                raise
-            except Exception:
-                with suppress(CacheError):
-                    self._cache.sync_state.drop_card_move(key)
+            except Exception as error:
+                if not isinstance(error, OutcomeUnknown):
+                    with suppress(CacheError):
+                        self._cache.sync_state.drop_card_move(key)
                 raise
             moved.waiting.update(move.canvases)  # a later cycle does it
             with suppress(StoreError, CacheError):

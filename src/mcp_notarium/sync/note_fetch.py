@@ -97,11 +97,10 @@ class NoteFetcher:
                     # A copy of before, or a note that was made again: that one says the same once more.
                     told += [answer] if isinstance(answer, Revision) else []
                     answer = await get_newest(self._store, note_id)
-        except (StoreProtocolError, StoreRejected) as error:
-            self.backoff.record_failure(note_id, error)  # an answer, but about this note alone
         except (StoreError, LoginRequired) as error:
             self.backoff.record_failure(note_id, error)
-            asked.served = False
+            if not isinstance(error, StoreProtocolError | StoreRejected):  # about this note alone
+                asked.served = False
         except TimeoutError:
             self.backoff.record_failure(note_id)
             asked.served = False

@@ -230,9 +230,8 @@ class Replay:
             raise
         except PerhapsRenamed:
             self._not_found.add((write.write_id, write.note_id))
-        except _PERHAPS_EVERYBODY as error:
-            self._backoff.record_failure(write.write_id, error)
-            await check_store_serves(self._cache, self._store)
         except NotariumError as error:
             self._backoff.record_failure(write.write_id, error)
+            if isinstance(error, _PERHAPS_EVERYBODY):
+                await check_store_serves(self._cache, self._store)
         return None

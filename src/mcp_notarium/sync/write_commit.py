@@ -420,7 +420,7 @@ class WriteCommit:
         return kept or (_AGAIN if rewritten else Committed(result))
 
     async def _repair_merge(self, pushed: _Pushed, *, once: bool) -> Committed:
-        """Commit the answer of a store that has merged our write with others, and mend what that has cost: ``once`` tags only."""
+        """Commit the answer of a store that has merged our write with others, and mend what that has cost: ``once`` by tags and copies only."""
         write, base, sent, answer = pushed.write, pushed.base, pushed.sent, pushed.answer
         stored, earlier = answer.revision, pushed.earlier
         stored_as = compare_stored(base=base, sent=sent, stored=stored.content)
@@ -429,11 +429,13 @@ class WriteCommit:
         between = answer.before if answer.before != write.base_etag else None
         if once and between is not None:
             earlier = await self._read_earlier(write, between)
-            if earlier is not None and self._journal.sees(stored.id, earlier.content):
+            if earlier is not None:
+                hidden = not self._journal.sees(stored.id, earlier.content)
                 tags = merge_tags(base.tags, sent.tags, earlier.content.tags)
                 tags = merge_tags(*change, tags)  # what lacks our tags was made without them
-                lacking = not set(tags) <= set(stored.content.tags)
-                plan = plan.with_tags(tags) if lacking else plan
+                plan = plan if set(tags) <= set(stored.content.tags) else plan.with_tags(tags)
+                kept_as = compare_stored(base=base, sent=earlier.content, stored=stored.content)
+                plan = replace(plan, copies_theirs=kept_as is StoredAs.TEXT_LOST)
         elif not (write.copied or once) and (between or answer.status is PushStatus.STORED):
             if earlier is None or between != answer.first:
                 earlier = await self._read_earlier(write, between)
@@ -442,10 +444,10 @@ class WriteCommit:
                 mended = plan_repair(base=base, sent=sent, theirs=theirs, stored=stored.content)
                 plan = mended or Repair(stored.content)
                 hidden = not self._journal.sees(stored.id, theirs)
-                # Hidden by the policy a moment before: so it stays, whatever the store made of both.
-                plan = plan.with_tags(theirs.tags) if hidden else plan
             elif stored_as is StoredAs.TAGS_LOST:
                 plan = Repair(with_lost_tags(base=base, sent=sent, stored=stored.content))
+        if hidden and earlier and self._journal.sees(stored.id, plan.content):
+            plan = plan.with_tags(earlier.content.tags)  # hidden a moment before: so it stays
         merged = stored_as is not StoredAs.AS_SENT
         committed = self._store_answer(
             write,
@@ -455,6 +457,9 @@ class WriteCommit:
                 WriteOutcome.STORED, stored.id, merged=merged, content=stored.content
             ),
             hidden=hidden,
+            others=[self._journal.copy_of(write, of=earlier)]
+            if earlier and plan.copies_theirs
+            else [],
             lost=stored_as in (StoredAs.TEXT_LOST, StoredAs.TAGS_LOST),
             # Of a repeated write the store does not tell what it made: its number and its content do.
             own=answer.alone and stored.content == sent,

@@ -151,7 +151,8 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
     client = call.client
     goal = _Goal()
     before, history = call.steps.find_earlier(0), app.library.history
-    if before and history.has_saved_since(request.id or "", before.etag, client=client):
+    over = before.draft.note if before and before.draft else None
+    if over and history.has_saved_since(over.id, over.local_version, client=client):
         call.steps.earlier = None  # the same call means another change by now
 
     async def draft() -> Draft:

@@ -223,6 +223,39 @@ def test_an_unchanged_line_that_the_store_spoiled_is_repaired(client, store):
     assert client.cache.journal.all() == []
 
 
+def test_a_text_that_the_store_drops_for_a_repair_is_kept_in_a_copy(client, store):
+    async def scenario():
+        note = await client.create("hello world\n")
+        push = client.remote.push
+
+        async def drops_theirs(write):
+            if not write.repair:
+                return await push(write)
+            client.remote.push = push
+            store.put(note.id, "hello\nlate\n", tags=("late",))
+            before = (await client.remote.get(note.id)).etag
+            store.put(note.id, write.content.text)
+            revision = await client.remote.get(note.id)
+            return Acknowledgement(revision, PushStatus.STORED, before)
+
+        async def after_theirs(write):
+            client.remote.push = drops_theirs
+            store.put(note.id, "hello brave world\n")
+            return await push(write)
+
+        client.remote.push = after_theirs
+        return await client.change(note, "hello\n")
+
+    saved = asyncio.run(scenario())
+    ours, theirs = Content(f"{MARK}hello\n"), Content(f"{MARK}hello\nlate\n", ("late",))
+    kept = store.contents()
+    assert kept.pop(saved.note.id).text == saved.note.text == "hello brave world\n"
+    assert kept.pop(saved.copy_id) == ours
+    assert [*kept.values()] == [theirs]
+    assert client.contents() == store.contents()
+    assert client.cache.journal.all() == []
+
+
 def test_tags_of_others_that_ours_replaced_are_put_back(client, store):
     async def scenario():
         note = await client.create("x\n", "old")
@@ -306,6 +339,15 @@ def test_a_tag_of_a_save_is_there_whatever_others_make_of_its_repair(
 ):
     tags = tags_after_races(client, store, mine, *others)
     assert tags == left | {"old", "mine", "a", "b"}
+
+
+def test_a_note_that_is_hidden_while_tags_are_put_back_stays_hidden(clients, store):
+    client = clients(rules=Visibility(hidden_tags=("private",)))
+    with pytest.raises(OutcomeUnknown, match="hides it now"):
+        tags_after_races(client, store, ("old", "t", "mine"), ("old", "t", "a"), ("old", "private"))
+    assert [{*one.tags} for one in store.contents().values()] == [{"old", "mine", "a", "private"}]
+    assert client.contents() == {}
+    assert client.cache.journal.all() == []
 
 
 def test_tags_that_the_store_dropped_in_a_merge_are_put_back(client, store):

@@ -1,6 +1,7 @@
 """A call that is cancelled at any of its awaits: done once or not at all, and nothing is left open."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -170,8 +171,11 @@ def test_a_line_that_was_saved_before_its_call_was_taken_back_stands_once(tmp_pa
     assert asyncio.run(scenario()) == wanted
 
 
+@pytest.mark.parametrize("fault", [None, Fault.RACE, Fault.TIMEOUT], ids=str)
 @pytest.mark.parametrize("since", ["", "another line"])
-def test_an_undo_that_was_taken_back_takes_back_what_its_client_has_saved_since(tmp_path, since):
+def test_an_undo_that_was_taken_back_takes_back_what_its_client_has_saved_since(
+    tmp_path, since, fault
+):
     async def scenario():
         harness = await begun(tmp_path)
 
@@ -182,7 +186,11 @@ def test_an_undo_that_was_taken_back_takes_back_what_its_client_has_saved_since(
         undo = {"action": "undo", "id": "plain"}
         first, second, again = recorded(harness), recorded(harness), recorded(harness)
         await call("save", {"id": "plain", "append": "more"}, recorded(harness))
-        await call("manage", undo, first)
+        if fault is not None:
+            harness.remote.faults.plan(fault, on="push", edit=lambda text: f"theirs\n{text}")
+        with suppress(OutcomeUnknown):
+            await call("manage", undo, first)
+        await harness.sync()  # it finishes what had no answer
         if since:
             await call("save", {"id": "plain", "append": since}, recorded(harness))
         second.steps.earlier, again.steps.earlier = first.steps, second.steps  # it saved nothing
@@ -190,7 +198,7 @@ def test_an_undo_that_was_taken_back_takes_back_what_its_client_has_saved_since(
         harness.close()
         return harness.store.text("plain")
 
-    assert asyncio.run(scenario()) == "x\n"
+    assert asyncio.run(scenario()) == ("theirs\nx\n" if fault is Fault.RACE else "x\n")
 
 
 def test_a_new_note_that_was_in_doubt_and_found_when_its_call_was_taken_back_is_one(tmp_path):
