@@ -112,6 +112,10 @@ class Oracle:
     """Computer to each id that a server there has taken from a note, and the one that the note has since."""
     exchanged: set[str] = field(default_factory=set)
     """Ids of two notes that another program has exchanged in the middle of a save."""
+    exchanged_unread: set[str] = field(default_factory=set)
+    """Those of them of which the server that saved did not know one file yet: nothing tells it from an edited one."""
+    from_buffers: set[str] = field(default_factory=set)
+    """Words that a program has written once more, which it had read before somebody took them away."""
     forgetful: bool = False
     """The store has dropped versions."""
 
@@ -558,11 +562,9 @@ class Oracle:
         return {one for one, found in parted.items() if any(map(found.search, texts))}
 
     def _find_taken_along(self, store: dict[str, Content]) -> set[str]:
-        """Return the words of exchanged notes if anything has gone wrong: a save without an answer goes into both (docs/testing.md)."""
-        texts = (
-            [] if self.is_smooth() else [store[one].text for one in self.exchanged & store.keys()]
-        )
-        return {word for text in texts for word in words_of(text)}
+        """Return the words of exchanged notes that a save may have put into both (docs/testing.md): one without an answer, or over a file that it did not know."""
+        ids = self.exchanged_unread if self.is_smooth() else self.exchanged
+        return {word for one in ids & store.keys() for word in words_of(store[one].text)}
 
     def judge(self, servers: list[Server], store: dict[str, Content]) -> None:
         """Demand all that must hold once everything works again and is quiet."""
