@@ -391,7 +391,7 @@ class Oracle:
             if isinstance(row, dict):
                 self._compare_row(server, row)
         name = str(answer.value.get("id") or arguments.get("id"))
-        self._see_writer(server, tool, arguments, name)
+        self.see_writer(server, tool, arguments, name)
         if tool == "save":
             self._see_saved(server, answer)
             self._see_refused(server, arguments, answer)
@@ -413,9 +413,10 @@ class Oracle:
         if shown := sorted((hidden - given) & {*words_of(text)}):
             self.breaks(f"hidden text is shown: {server.name} asks a person with {shown}: {text!r}")
 
-    def _see_writer(
+    def see_writer(
         self, server: Server, tool: str, arguments: dict[str, Any], note_id: str
     ) -> None:
+        """Learn that a call may write a note, or more than one; before it is answered, for others may meet it."""
         if tool == "save" or arguments.get("action", "history") != "history":
             one_note = tool == "save" or "id" in arguments
             for one in [note_id] if one_note else server.contents():

@@ -370,6 +370,7 @@ class Server:
         if tool in ("save", "manage"):
             note_id = str(arguments.get("id"))
             self.world.oracle.lost_notes.writes(note_id, computer=self.machine.name)
+            self.world.oracle.see_writer(self, tool, arguments, note_id)
             if tool == "manage" and "id" in arguments:
                 self.world.act_before(f"{self.name} calls manage", note_id)
         how = self.world.chooser.take_back(self.name)
