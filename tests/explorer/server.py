@@ -303,15 +303,23 @@ class Server:
         notes.apply = applied  # type: ignore[method-assign]
 
     def _watch_cycles(self, scheduler: scheduling.Scheduler) -> None:
-        """Show the oracle who else of the computer syncs when a cycle begins."""
-        work = scheduler._runner.work
+        """Show the oracle who else of the computer syncs when a cycle begins, and errors that no cycle may meet."""
+        work, event_of_failure = scheduler._runner.work, scheduler._runner._event_of_failure
 
         async def watched(event: scheduling.Event) -> Any:
             here = [one for one in self.world.servers if one.machine is self.machine]
             self.world.oracle.require_one_leader(self, [one for one in here if one is not self])
             return await work(event)
 
+        def failed(error: Exception) -> scheduling.Event:
+            if not isinstance(error, NotariumError):
+                self.world.oracle.breaks(
+                    f"sync meets an error that nobody planned: {self.name}: {error!r}"
+                )
+            return event_of_failure(error)
+
         scheduler._runner.work = watched  # type: ignore[method-assign]
+        scheduler._runner._event_of_failure = failed  # type: ignore[method-assign]
 
     def _watch_saves(self, writer: Writer) -> None:
         """Show the oracle what each save was to make of its note, and what was made of it; a person has agreed to what is asked about."""
