@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from explorer.oracle import is_copy
+from explorer.oracle import is_copy, words_of
 from mcp_notarium.markup.front_block import text_start
 from mcp_notarium.stores.vault.paths import TRASH
 
@@ -159,15 +159,25 @@ class Editors:
             return
         self._exchanged = True
         other = visible[(visible.index(note_id) + 1) % len(visible)]
+        self._see_exchange(note_id, other)
         first, second = self._disk.root / note_id, self._disk.root / other
         between = self._disk.root / ".editor.tmp"
         first.rename(between)
         second.rename(first)
         between.rename(second)
-        self._world.oracle.tags.dropped |= {note_id, other}  # each goes with its text
-        if any(server.alive and server.works() for server in self._world.servers):
-            self._world.oracle.exchanged |= {note_id, other}
         self._disk.look()
+
+    def _see_exchange(self, *ids: str) -> None:
+        """Note that files exchange their names, in the middle of saves perhaps, and whether their servers know both."""
+        oracle = self._world.oracle
+        oracle.tags.dropped |= {*ids}  # each goes with its text
+        for server in self._world.servers:
+            if server.alive and server.works():
+                oracle.exchanged |= {*ids}
+                known = (server.app.cache.notes.base(one) for one in ids)
+                numbers = [one.identity.partition(":")[0] for one in known if one and one.identity]
+                if numbers != [str((self._disk.root / one).stat().st_ino) for one in ids]:
+                    oracle.exchanged_unread |= {*ids}
 
     def _take_name(self, _note_id: str, word: str) -> None:
         """Make notes under the names that the next new notes of the servers would have."""
@@ -205,7 +215,13 @@ class Editors:
 
     def _hold_open(self, note_id: str, word: str) -> None:
         text, file = self._text(note_id), self._open(note_id)
-        self._later("writes", lambda: self._finish(file, added_below(text, word), word=word))
+
+        def write() -> None:
+            file.seek(0)
+            self._see_old_text(file.read().decode(), text)
+            self._finish(file, added_below(text, word), word=word)
+
+        self._later("writes", write)
 
     def _has_name(self, file: BinaryIO, note_id: str) -> bool:
         path = self._path(note_id)
@@ -243,12 +259,18 @@ class Editors:
 
         def save() -> None:
             if self._path(note_id).exists() and not self._stands_elsewhere(note_id, text):
-                self._world.oracle.forgive(_missing(self._text(note_id), text))
+                now = self._text(note_id)
+                self._world.oracle.forgive(_missing(now, text))
+                self._see_old_text(now, text)
                 self._world.oracle.tags.taken_back.add(note_id)
                 write(text)
                 self._world.oracle.promise(word, "another program")
 
         self._later("writes its buffer", save)
+
+    def _see_old_text(self, now: str, text: str) -> None:
+        """Note which words a program brings back that were taken away since it has read the text."""
+        self._world.oracle.from_buffers |= {*words_of(_missing(text, now))}
 
     def _stands_elsewhere(self, note_id: str, text: str) -> bool:
         """Tell whether the file that the text was read from has another name by now."""

@@ -70,8 +70,9 @@ class FilesWorld(World):
         shows = [one for one, content in store.items() if kept.word in words_of(content.text)]
         if not self.place.traits.ids.paths:  # a file goes with its note
             shows = [one for one in shows if one == kept.note_id]
-        # What a computer has discarded another one knows nothing of.
-        if shows and not there and not kept.unsure and not self.plan.apart:
+        # What a computer has discarded another one knows nothing of, nor does a program that has read its link before.
+        known = not self.plan.apart and kept.word not in self.oracle.from_buffers
+        if shows and not there and not kept.unsure and known:
             raise self.oracle.breaks(f"a note shows a file that is gone: {kept.word} in {shows}")
         if kept.gone and there and not shows and not kept.unsure:
             raise self.oracle.breaks(f"a file is there that was to go: {kept.word} as {there}")

@@ -112,6 +112,10 @@ class Oracle:
     """Computer to each id that a server there has taken from a note, and the one that the note has since."""
     exchanged: set[str] = field(default_factory=set)
     """Ids of two notes that another program has exchanged in the middle of a save."""
+    exchanged_unread: set[str] = field(default_factory=set)
+    """Those of them of which the server that saved did not know one file yet: nothing tells it from an edited one."""
+    from_buffers: set[str] = field(default_factory=set)
+    """Words that a program has written once more, which it had read before somebody took them away."""
     forgetful: bool = False
     """The store has dropped versions."""
 
@@ -387,7 +391,7 @@ class Oracle:
             if isinstance(row, dict):
                 self._compare_row(server, row)
         name = str(answer.value.get("id") or arguments.get("id"))
-        self._see_writer(server, tool, arguments, name)
+        self.see_writer(server, tool, arguments, name)
         if tool == "save":
             self._see_saved(server, answer)
             self._see_refused(server, arguments, answer)
@@ -409,9 +413,10 @@ class Oracle:
         if shown := sorted((hidden - given) & {*words_of(text)}):
             self.breaks(f"hidden text is shown: {server.name} asks a person with {shown}: {text!r}")
 
-    def _see_writer(
+    def see_writer(
         self, server: Server, tool: str, arguments: dict[str, Any], note_id: str
     ) -> None:
+        """Learn that a call may write a note, or more than one; before it is answered, for others may meet it."""
         if tool == "save" or arguments.get("action", "history") != "history":
             one_note = tool == "save" or "id" in arguments
             for one in [note_id] if one_note else server.contents():
@@ -558,11 +563,9 @@ class Oracle:
         return {one for one, found in parted.items() if any(map(found.search, texts))}
 
     def _find_taken_along(self, store: dict[str, Content]) -> set[str]:
-        """Return the words of exchanged notes if anything has gone wrong: a save without an answer goes into both (docs/testing.md)."""
-        texts = (
-            [] if self.is_smooth() else [store[one].text for one in self.exchanged & store.keys()]
-        )
-        return {word for text in texts for word in words_of(text)}
+        """Return the words of exchanged notes that a save may have put into both (docs/testing.md): one without an answer, or over a file that it did not know."""
+        ids = self.exchanged_unread if self.is_smooth() else self.exchanged
+        return {word for one in ids & store.keys() for word in words_of(store[one].text)}
 
     def judge(self, servers: list[Server], store: dict[str, Content]) -> None:
         """Demand all that must hold once everything works again and is quiet."""

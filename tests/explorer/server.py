@@ -303,15 +303,23 @@ class Server:
         notes.apply = applied  # type: ignore[method-assign]
 
     def _watch_cycles(self, scheduler: scheduling.Scheduler) -> None:
-        """Show the oracle who else of the computer syncs when a cycle begins."""
-        work = scheduler._runner.work
+        """Show the oracle who else of the computer syncs when a cycle begins, and errors that no cycle may meet."""
+        work, event_of_failure = scheduler._runner.work, scheduler._runner._event_of_failure
 
         async def watched(event: scheduling.Event) -> Any:
             here = [one for one in self.world.servers if one.machine is self.machine]
             self.world.oracle.require_one_leader(self, [one for one in here if one is not self])
             return await work(event)
 
+        def failed(error: Exception) -> scheduling.Event:
+            if not isinstance(error, NotariumError):
+                self.world.oracle.breaks(
+                    f"sync meets an error that nobody planned: {self.name}: {error!r}"
+                )
+            return event_of_failure(error)
+
         scheduler._runner.work = watched  # type: ignore[method-assign]
+        scheduler._runner._event_of_failure = failed  # type: ignore[method-assign]
 
     def _watch_saves(self, writer: Writer) -> None:
         """Show the oracle what each save was to make of its note, and what was made of it; a person has agreed to what is asked about."""
@@ -370,6 +378,7 @@ class Server:
         if tool in ("save", "manage"):
             note_id = str(arguments.get("id"))
             self.world.oracle.lost_notes.writes(note_id, computer=self.machine.name)
+            self.world.oracle.see_writer(self, tool, arguments, note_id)
             if tool == "manage" and "id" in arguments:
                 self.world.act_before(f"{self.name} calls manage", note_id)
         how = self.world.chooser.take_back(self.name)

@@ -609,7 +609,9 @@ class World:
             twice.discard(word)
         if saved.again:
             self.oracle.called_again.add(word)
-        self.require_served(server, "a new note", "", saved.refusal)
+        made = self.place.contents().items()
+        hidden = [one for one, held in made if word in held.text and not server.sees(one, held)]
+        self.require_served(server, "a new note", "", "" if hidden else saved.refusal)
         return saved
 
     async def _create_and_remove(self, server: Server) -> None:

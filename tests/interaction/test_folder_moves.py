@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.domain.policy import Limits, Mode, Policy, Visibility
+from mcp_notarium.errors import CacheFull
 from mcp_notarium.library import Library
 from mcp_notarium.markup.obsidian_links import find_links, name_key, relative_place, resolve
 from mcp_notarium.stores.vault.store import VaultStore
@@ -110,6 +111,26 @@ async def test_a_folder_moves_with_everything_and_comes_back(tmp_path):
         assert not (it.folder / "New/Deep").exists()
         redone = await it.undo(undone)
         assert redone["status"] == "undone"
+        assert it.files() == MOVED
+
+
+@pytest.mark.parametrize(("step", "left"), [("keep_moved_files", 3), ("end_change", 0)])
+async def test_a_disk_that_is_full_after_the_notes_have_moved_is_told_with_what_is_left(
+    tmp_path, monkeypatch, step, left
+):
+    async with vault(tmp_path, FILES) as it:
+        records = it.harness.app.cache.change_records
+
+        def full(*_args, **_how):
+            raise CacheFull("nothing more was stored")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(records, step, full)
+            error = (await it.manage(**MOVE, confirm=True))["error"]
+        assert error["message"].startswith("4 of 4 notes were moved, then: the disk is full")
+        assert (error["subcategory"], error["details"]) == ("disk_full", {"moved": 4, "left": left})
+        assert error["resolution_hint"].endswith("Repeat the call for the rest.")
+        await it.manage(**MOVE, confirm=True)
         assert it.files() == MOVED
 
 

@@ -104,6 +104,13 @@ class KeptVersions:
             self._cache.notes.renumber(base.id)
         return kept
 
+    def has_text_of(self, write: PendingWrite, stored: Revision | Tombstone) -> bool:
+        """Tell whether a revision may say what a write has added: not if that was to leave the text, which others have changed."""
+        if isinstance(stored, Tombstone) or stored.content.text == write.content.text:
+            return True
+        base = self._cache.notes.base(write.note_id)
+        return base is None or base.content.text != write.content.text
+
     def apply_removal(self, write: PendingWrite, storing: Revision | Tombstone) -> bool:
         """Store the answer to a removal, or that a note to be written is gone elsewhere; False: it is neither.
 

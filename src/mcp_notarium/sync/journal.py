@@ -250,7 +250,8 @@ class Journal:
             ours = entry.owner == self.owner
             if storing is not None and (ours or self._is_behind(write, storing)):
                 kept = stored and self.versions.keep_replaced(entry, storing, own=own)
-                self._apply_answer(entry, storing, kept=kept, here=stored and not others)
+                here = stored and not others and (own or self.versions.has_text_of(entry, storing))
+                self._apply_answer(entry, storing, kept=kept, here=here and self._keeps_ours)
             if ours:
                 self._cache.journal.drop(write.write_id)
                 if not (stored and isinstance(storing, Revision)):
@@ -277,7 +278,6 @@ class Journal:
         renamed = storing.id != entry.note_id
         if renamed and entry.kind is WriteKind.UPDATE:
             self._rename(entry.note_id, storing.id)
-        here = here and self._keeps_ours
         done = self._cache.notes.apply([storing], written_here=here, kept=kept)
         if here and done.unchanged:
             self._cache.notes.mark_written(storing.id)  # it came as somebody else's meanwhile

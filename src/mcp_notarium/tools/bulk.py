@@ -270,13 +270,18 @@ async def carry_out(
     done = await run.save_all(now, words, of=len(plan.todo))
     untried = waiting = len(plan.todo) - len(now)
     stay: Mapping[str, str] | None = None
-    if after.do is not None:
-        complete = not untried and not run.refused
-        stay = await after.do(name) if complete else dict.fromkeys(after.files, _LATER)
-        plan.unknown |= stay
-        untried += sum(why != after.never for why in stay.values())
-    if digest and not untried:
-        app.library.end_change(digest)
+    try:
+        if after.do is not None:
+            complete = not untried and not run.refused
+            stay = await after.do(name) if complete else dict.fromkeys(after.files, _LATER)
+            plan.unknown |= stay
+            untried += sum(why != after.never for why in stay.values())
+        if digest and not untried:
+            app.library.end_change(digest)
+    except NotariumError as error:
+        files = after.files if stay is None else stay
+        of = len(plan.todo)
+        raise _interrupted(error, words, done=len(done), of=of, files=len(files)) from None
     left = untried + len(run.refused)
     told = ["Repeat the call for the notes that are left."] if left else []
     limited = bool(waiting) or run.limited or bool(stay and app.usage_limits.writes_left == 0)
@@ -590,10 +595,12 @@ class _Run:
                 raise NoteLeft(error.message) from None  # of this note alone
 
 
-def _interrupted(error: NotariumError, words: Words, *, done: int, of: int) -> NotariumError:
-    """Return the error with how far the change came: what is done is not to be taken back."""
+def _interrupted(
+    error: NotariumError, words: Words, *, done: int, of: int, files: int = 0
+) -> NotariumError:
+    """Return the error with how far the change came: what is done is not to be taken back. ``files``: how many are left, perhaps."""
     error.message = f"{done} of {of} notes were {words.done}, then: {error.message}"
-    error.details = error.details | {words.done: done, "left": of - done}
+    error.details = error.details | {words.done: done, "left": of - done + files}
     hint = "Repeat the call for the rest."
     error.resolution_hint = " ".join(filter(None, (error.resolution_hint, hint)))
     return error

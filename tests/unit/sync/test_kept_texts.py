@@ -132,7 +132,7 @@ def test_a_note_of_others_or_in_the_trash_that_is_removed_leaves_nothing(clients
     assert [history.read_removed(one) for one in ("n", trashed.id)] == [[], []]
 
 
-@pytest.mark.parametrize("act", ["change", "remove"])
+@pytest.mark.parametrize("act", ["change", "tag", "remove"])
 @pytest.mark.parametrize("ends", ["replaced", "removed"])
 def test_what_others_wrote_beside_a_write_in_doubt_is_not_kept(clients, store, act, ends):
     client = clients(traits=WITHOUT_VERSIONS)
@@ -140,12 +140,17 @@ def test_what_others_wrote_beside_a_write_in_doubt_is_not_kept(clients, store, a
     async def scenario():
         store.put("n", "base\n")
         await client.sync()
-        client.faults.plan(Fault.TIMEOUT, on="push" if act == "change" else "delete")
+        fault = Fault.LOST_ANSWER if act == "tag" else Fault.TIMEOUT
+        client.faults.plan(fault, on="delete" if act == "remove" else "push")
         note, writer = client.note("n"), client.writer
-        begun = client.change(note, "ours\n") if act == "change" else writer.remove(note)
+        begun = {
+            "change": lambda: client.change(note, "ours\n"),
+            "tag": lambda: writer.save(note=note, content=replace(note.content, tags=("ours",))),
+            "remove": lambda: writer.remove(note),
+        }[act]()
         with pytest.raises(OutcomeUnknown):
             await begun
-        store.put("n", "their secret\n")
+        store.edit("n", lambda _text: "their secret\n", now=5.0)
         await client.run_cycles(2)
         if ends == "replaced":
             store.put("n", "taken away\n")

@@ -238,7 +238,7 @@ def test_a_disk_that_is_full_right_after_such_a_push_leaves_the_write_in_doubt(
     with pytest.raises(OutcomeUnknown, match="is stored"):
         asyncio.run(vault.change(note, note.text + "more\n"))
     monkeypatch.undo()
-    assert looks(vault) == set()
+    assert looks(vault) == set()  # the name of a hidden note hides its copies, too
     texts = sorted(content.text for content in store.contents().values())
     assert texts == [f"(conflict copy) {note.text}more\n", "the code is 1234\n"]
     assert vault.cache.journal.all() == []
