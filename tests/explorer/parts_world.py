@@ -142,9 +142,12 @@ class PartsWorld(World):
             others = [one for own in tries for one in self._registers.beside(own)]
             if many.undoes or any(one not in tries for one in others):
                 continue
+            sets = many.sets
+            stood = [one.key[1:] for one in tries if self._registers.stood(one, sets[one.key[1:]])]
             made = {
                 self._value(content, (mark, *register)) == value
-                for register, value in many.sets.items()
+                for register, value in sets.items()
+                if register not in stood
             }
             if len(made) > 1:
                 raise self.oracle.breaks(
@@ -378,7 +381,10 @@ class PartsWorld(World):
             self._forget_values(self._mark_of(made.saved.note.content))
             self.oracle.tags.forget(note_id)
         elif not answer.ok:
-            if not self._others_write(server):
+            person = f"the person whom {server.name} asks"
+            declined = any(person in key for key in self.chooser.made)
+            declined = declined and answer.value.get("subcategory") == "confirmation_required"
+            if not (declined or self._others_write(server)):
                 self.oracle.require_can_undo(server, note_id, answer)
         elif server.saves:  # else the undo was done, taken back and called again
             undone = server.saves[-1] if server.saves[-1] is not made else None

@@ -63,6 +63,12 @@ class Registers:
             if one is not change and (one.ended is None or one.ended > change.began)
         ]
 
+    def stood(self, change: Change, value: Value) -> bool:
+        """Tell whether an earlier change of the register may have made this value: that it is there proves nothing."""
+        changes = self._changes[change.key]
+        earlier = (one for one in changes if one.ended is not None and one.ended <= change.began)
+        return any(one.allows(value) for one in earlier)
+
     def of(self, mark: str) -> list[Key]:
         """Return the registers of a note that somebody has changed."""
         return [key for key in self._changes if key[0] == mark]

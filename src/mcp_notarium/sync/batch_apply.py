@@ -86,11 +86,6 @@ class Tally:
     news: int = 0
     """Those that were new, changed or gone, also if the policy hides them, so that they are not kept."""
 
-    @property
-    def changed(self) -> int:
-        """Count the rows that changed."""
-        return self.stored + self.removed
-
     def add(self, other: Tally) -> None:
         """Add the counts of one transaction."""
         self.stored += other.stored

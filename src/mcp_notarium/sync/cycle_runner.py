@@ -153,7 +153,7 @@ class CycleRunner:
     async def _perform(self) -> Event:
         if self.state is State.PUSHING:
             self._count_finished(await self._writer.replay.finish_all())
-            await self._move_cards()
+            await self._writer.cards.finish()
             return Event.PUSHED
         if self.state is State.INDEXING:
             return await self._ask()
@@ -162,10 +162,6 @@ class CycleRunner:
             return Event.FETCHED
         await self.applier.commit(self._batch, self._tally)
         return Event.MORE
-
-    async def _move_cards(self) -> None:
-        if self._cache.sync_state.card_moves():
-            await self._writer.cards.finish()
 
     def _count_finished(self, outcomes: Counter[WriteOutcome | None]) -> None:
         self._finished_writes += outcomes.total() - outcomes[None]
@@ -185,7 +181,7 @@ class CycleRunner:
         if batch is None:
             self._plan = None
             self._count_finished(await self._writer.replay.finish_not_found())
-            await self._move_cards()
+            await self._writer.cards.finish()
             return Event.NOTHING_NEW
         self._batch = batch
         return Event.PAGE
@@ -242,7 +238,7 @@ class CycleRunner:
         if not succeeded:
             error = type(self._failure).__name__
             log.warning("sync.cycle_failed", state=self.state.value, error=error)
-        elif tally.changed or (tally.deferred and not hides):
+        elif tally.stored or tally.removed or (tally.deferred and not hides):
             # These numbers would count hidden notes, too.
             more = {} if hides else {"deferred": tally.deferred, "fetched": tally.fetched}
             log.info("sync.cycle_done", stored=tally.stored, removed=tally.removed, **more)

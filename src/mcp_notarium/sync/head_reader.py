@@ -260,7 +260,7 @@ class HeadReader:
         if base and asks and is_ours_rewritten(base=base, sent=sent, stored=head.content):
             held = Held.OURS
         view = view.holding(held)
-        if not self._journal.sees_revision(head):
+        if not self._journal.sees_revision(head) and self._journal.sees(head.id, wanted):
             wanted = replace(wanted, tags=head.content.tags)  # the policy hides it now: keep it so
         shows = held is Held.BASE and wanted.tags != content.tags
         if write.replaced is not None and held in (Held.BASE, Held.OURS):

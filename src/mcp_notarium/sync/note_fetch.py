@@ -22,7 +22,14 @@ from mcp_notarium.errors import (
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Changes, Entry, Store
 from mcp_notarium.sync.backoff import ItemBackoff
-from mcp_notarium.sync.pull_decisions import Confirmed, Missing, Remote, contradicts, lags_behind
+from mcp_notarium.sync.pull_decisions import (
+    Confirmed,
+    Missing,
+    Remote,
+    contradicts,
+    lags_behind,
+    told_version,
+)
 
 ITEM_SECONDS = 4.0
 """Seconds that all others wait for one note or write; retries of its request included."""
@@ -193,7 +200,9 @@ async def _is_told(cache: Cache, store: Store, newest: Revision | Tombstone) -> 
         if page.cursor == cursor or not page.changes:
             break
         cursor = page.cursor
-    # a sync may have taken it in since
+    # A sync may have taken it in since, or have left it to whoever asks next.
+    if (left := cache.progress.unresolved().get(newest.id)) and left == told_version(newest):
+        return True
     return _bears_out(told or cache.notes.base(newest.id) or Tombstone(newest.id), newest)
 
 

@@ -171,6 +171,19 @@ def test_an_answer_that_is_older_than_the_news_is_not_used_and_asked_for_again(l
     assert unresolved(loaded) == ()
 
 
+def test_a_note_can_be_saved_while_the_news_of_it_waits_for_an_answer(loaded, store):
+    changed_elsewhere(loaded, store, "n0")
+    loaded.faults.plan(Fault.UNAVAILABLE, on="get")
+    asyncio.run(loaded.sync())
+    assert unresolved(loaded) == ("n0",)
+    saved = asyncio.run(loaded.change(loaded.note("n0"), "mine\nnote 0\n"))
+    assert saved.merged
+    assert store.text("n0") == "mine\nnote 0\nmore\n"
+    asyncio.run(loaded.sync())
+    assert loaded.contents() == store.contents()
+    assert unresolved(loaded) == ()
+
+
 def test_another_text_under_the_same_number_is_believed_only_if_it_is_said_twice(
     loaded, monkeypatch
 ):

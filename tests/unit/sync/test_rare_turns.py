@@ -555,6 +555,22 @@ def test_a_new_tag_in_doubt_is_not_put_on_a_note_that_is_hidden_since(clients, s
     assert (client.contents(), client.cache.journal.all()) == ({}, [])
 
 
+def test_a_new_tag_in_doubt_is_put_on_a_note_that_a_tag_hides_since(clients, store):
+    client = clients(rules=Visibility(hidden_tags=("private",)))
+
+    async def scenario():
+        note = await client.create("one\n", "t")
+        await unanswered(client, note, Content("one\n", ("t", "ours")))
+        store.put(note.id, "one\ntheirs\n", tags=("t", "private"), now=8.0)
+        await client.run_cycles(2)
+
+    asyncio.run(scenario())
+    assert texts(store) == ["one\ntheirs\n"]
+    assert tags_of(store) == {"t", "ours", "private"}
+    assert client.contents() == {}
+    assert client.cache.journal.all() == []
+
+
 def test_a_removal_that_is_forestalled_by_a_change_and_then_a_removal_is_success(clients, store):
     client = clients(traits=LIKE_LOCAL)
     delete = client.remote.delete
