@@ -153,7 +153,8 @@ class CycleRunner:
     async def _perform(self) -> Event:
         if self.state is State.PUSHING:
             self._count_finished(await self._writer.replay.finish_all())
-            await self._writer.cards.finish()
+            if self._cache.sync_state.card_moves():
+                await self._writer.cards.finish()
             return Event.PUSHED
         if self.state is State.INDEXING:
             return await self._ask()
@@ -181,7 +182,8 @@ class CycleRunner:
         if batch is None:
             self._plan = None
             self._count_finished(await self._writer.replay.finish_not_found())
-            await self._writer.cards.finish()
+            if self._cache.sync_state.card_moves():
+                await self._writer.cards.finish()
             return Event.NOTHING_NEW
         self._batch = batch
         return Event.PAGE

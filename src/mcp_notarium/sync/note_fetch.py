@@ -200,7 +200,6 @@ async def _is_told(cache: Cache, store: Store, newest: Revision | Tombstone) -> 
         if page.cursor == cursor or not page.changes:
             break
         cursor = page.cursor
-    # A sync may have taken it in since, or have left it to whoever asks next.
     if (left := cache.progress.unresolved().get(newest.id)) and left == told_version(newest):
         return True
     return _bears_out(told or cache.notes.base(newest.id) or Tombstone(newest.id), newest)

@@ -250,7 +250,6 @@ class WriteCommit:
                 follow_ups = [*follow_ups, self._links_again(write, storing)]
             ours = self._journal.finish(write, storing=storing, follow_ups=follow_ups, **how)
         except CacheError as error:
-            # The store has it and the index has not: only the journal entry says so, and it remains.
             raise unknown_outcome("the write is stored, but not recorded here", write) from error
         self.unstored.pop(write.write_id, None)
         self._on_step("committed")
