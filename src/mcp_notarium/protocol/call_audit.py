@@ -116,8 +116,8 @@ class _Kept:
     """Of its request id; None if that means a later call by now."""
     digest: bytes
     steps: Steps
-    until: float
-    is_taken_back: bool = False
+    until: float = 0.0
+    """Time of the loop until which the same call means this one, which was taken back; 0.0: it was not."""
 
 
 def _hash_of(call: IncomingCall) -> bytes:
@@ -146,33 +146,27 @@ class Recorder:
 
     def see_request(self, request_id: RequestId) -> None:
         """Learn of a request that has come: from now on its id means no earlier call."""
-        self._mark(request_id, is_taken_back=False)
+        for one in self._find(request_id):
+            one.key = None
 
     def take_back(self, request_id: RequestId) -> None:
         """Learn that the client has taken a call back, also one that was answered meanwhile."""
-        self._mark(request_id, is_taken_back=True)
+        for one in self._find(request_id):
+            one.until = asyncio.get_running_loop().time() + _KEPT_SECONDS
 
-    def _mark(self, request_id: RequestId, *, is_taken_back: bool) -> None:
+    def _find(self, request_id: RequestId) -> list[_Kept]:
         key = id_key(request_id)
-        for one in self._kept:
-            if one.key == key:
-                one.is_taken_back |= is_taken_back
-                one.key = key if is_taken_back else None
+        return [one for one in self._kept if one.key == key]
 
     def see_change(self, request_id: RequestId | None, digest: bytes, steps: Steps) -> Steps | None:
         """Learn of a call that may change something; return the saves of the same call that was taken back lately."""
         now = asyncio.get_running_loop().time()
-        same = (
-            one
-            for one in self._kept
-            if one.is_taken_back and one.digest == digest and now < one.until
-        )
+        same = (one for one in self._kept if one.digest == digest and now < one.until)
         earlier = next(same, None)
         if earlier is not None:
             self._kept.remove(earlier)
         if request_id is not None:
-            kept = _Kept(id_key(request_id), digest, steps, now + _KEPT_SECONDS)
-            self._kept.append(kept)
+            self._kept.append(_Kept(id_key(request_id), digest, steps))
         return earlier.steps if earlier else None
 
     def keep(self, entry: AuditEntry) -> None:

@@ -1,5 +1,6 @@
 """Every call leaves a record: reads, acts, refusals, errors, unknown tools, calls broken off."""
 
+import asyncio
 import json
 from contextlib import asynccontextmanager
 
@@ -422,6 +423,15 @@ async def test_call_that_was_taken_back_lately_is_known_once_if_it_comes_again( 
     recorder.take_back(taken_back)
     assert recorder.see_change(9, again, Steps()) is (steps if known else None)
     assert recorder.see_change(9, again, Steps()) is None
+
+
+async def test_slow_call_is_known_for_as_long_after_it_was_taken_back_as_a_quick_one(monkeypatch):
+    monkeypatch.setattr(call_audit, "_KEPT_SECONDS", 0.2)
+    recorder, steps = call_audit.Recorder(AppHolder(None, report=print)), Steps()
+    assert recorder.see_change(7, b"same", steps) is None
+    await asyncio.sleep(0.3)
+    recorder.take_back(7)
+    assert recorder.see_change(9, b"same", Steps()) is steps
 
 
 async def test_change_that_changes_nothing_is_one_record(harness):
