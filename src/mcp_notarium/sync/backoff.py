@@ -46,8 +46,7 @@ class CycleBackoff:
     """Compute the pauses of one cycle runner from its failed and its empty cycles (docs/sync.md)."""
 
     def __init__(self) -> None:
-        self._failures = 0
-        self._empty = 0
+        self._failures = self._empty = 0
         self._quiet = 0.0
 
     def reset(self) -> None:
@@ -136,10 +135,6 @@ class FeedHealth:
     def can_long_poll(self, now: float) -> bool:
         """Tell whether to ask for an answer only when something happens."""
         return self._long_poll and self._failures == 0 and self.usable(now)
-
-    def retry_due(self, now: float) -> bool:
-        """Tell whether the feed was suspended and should be tried again now."""
-        return self.suspended and self.usable(now)
 
     @property
     def suspended(self) -> bool:

@@ -162,12 +162,9 @@ class BatchCommitter:
     def _read_known(self, remote: Remote, etag: str | None) -> Known | None:
         if etag is None:
             return None
-        version = content = None
-        if not (isinstance(remote, Revision | Entry) and remote.etag == etag):
-            note = self._cache.notes.get(remote.id)
-            version = note.server_version if note else None
-            content = note.content if note else None
-        return Known(etag, version, content)
+        same = isinstance(remote, Revision | Entry) and remote.etag == etag
+        note = None if same else self._cache.notes.get(remote.id)
+        return Known(etag, note.server_version, note.content) if note else Known(etag, None)
 
     def _record_unresolved(self, decided: Iterable[tuple[Remote, Action]]) -> int:
         """Record what only a direct answer can decide; return how many notes of them are new."""

@@ -60,12 +60,9 @@ TRANSITIONS: Mapping[tuple[State, Event], State] = {
     # Failures. Nothing is wiped by any of them.
     **{(state, Event.FAILED): State.BACKING_OFF for state in (State.IDLE, *WORKING)},
     **{(state, Event.LOGIN_REFUSED): State.NEEDS_AUTH for state in (State.IDLE, *WORKING)},
-    (State.INDEXING, Event.VANISHED): State.HALTED,
-    (State.FETCHING, Event.VANISHED): State.HALTED,
-    (State.COMMITTING, Event.VANISHED): State.HALTED,
+    **{(state, Event.VANISHED): State.HALTED for state in WORKING if state is not State.PUSHING},
 }
 """Any pair that is not listed cannot occur."""
-
 
 FAILURES: Mapping[type[NotariumError], Event] = {
     LoginRequired: Event.LOGIN_REFUSED,

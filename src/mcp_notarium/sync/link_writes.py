@@ -125,14 +125,15 @@ class CardMoves:
                 if done is not None:
                     moved.canvases, moved.waiting = done.canvases, done.waiting
         finally:
-            self._release(key)
+            self.release(key)
 
-    def _release(self, key: str) -> None:
-        """Let any process finish a move that is not done."""
-        self._active.discard(key)
+    def release(self, ended: str = "") -> None:
+        """Let any process finish the moves that no task works on here, also where the disk has refused that before."""
+        self._active.discard(ended)
         with suppress(CacheError):
-            if move := self._moves().get(key):
-                self._put(key, replace(move, owner=""))
+            for key, move in self._moves().items():
+                if move.owner == self._journal.owner and key not in self._active:
+                    self._put(key, replace(move, owner=""))
 
     def _moves(self) -> dict[str, CardMove]:
         found = self._cache.sync_state.card_moves()
@@ -168,7 +169,7 @@ class CardMoves:
                 try:
                     await self._settle(key, move)
                 finally:
-                    self._release(key)
+                    self.release(key)
 
     def _claim(self, key: str) -> CardMove | None:
         """Take a move for one task of this process; None: it is done, or somebody works on it.

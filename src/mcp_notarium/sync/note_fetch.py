@@ -37,7 +37,6 @@ LONGEST_ITEM_SECONDS = 32.0
 """The limit for an unresolved note, which comes after the news: its time doubles with each failure."""
 FETCHES = 8
 """Notes fetched at the same time. One batch asks for no more notes that failed before."""
-_LOOKS = 2
 _FEED_PAGES = 20
 """Answers of the change feed that one save reads, at most."""
 
@@ -132,7 +131,7 @@ async def get_proven(cache: Cache, store: Store, note_id: str) -> Revision | Tom
     Raises ``StoreProtocolError`` for an answer that cannot be a state of the note after the one in the index, and,
     where there is a feed, for a revision or a removal that it does not tell of.
     """
-    for _ in range(_LOOKS):  # the first answer may have been a copy of before
+    for _ in range(2):  # the first answer may have been a copy of before
         known = cache.notes.base(note_id)
         newest = await get_newest(store, note_id)
         if known is None:

@@ -87,6 +87,12 @@ class Replay:
         writes = self._cache.journal.in_flight() if left else ()
         return await self._finish_each((w for w in writes if w.write_id in left), listed=listed)
 
+    async def finish_own(self) -> None:
+        """Finish the entries whose answers only this process has. Raises as :meth:`finish_all`."""
+        if unstored := self._attempt.unstored:
+            writes = self._cache.journal.in_flight()
+            await self._finish_each(write for write in writes if write.write_id in unstored)
+
     async def finish_earlier(self, note_id: str, lock: NoteLock) -> None:
         """Finish the note's unanswered write, or raise ``StoreUnavailable``, before another is made."""
         try:
@@ -145,11 +151,11 @@ class Replay:
                 if kept.owner != self._journal.owner:
                     break
                 write = kept
+            raise unknown_outcome("the note keeps changing at the note store", write)
         except NotariumError:
-            self._journal.release(write)
+            if write.write_id not in self._attempt.unstored:
+                self._journal.release(write)
             raise
-        self._journal.release(write)
-        raise unknown_outcome("the note keeps changing at the note store", write)
 
     async def resume_creation(self, content: Content, act: Act | None) -> WriteResult | None:
         """Finish a creation of the same content that was in doubt; None: there is none, or its note is gone.

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull
+from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull, NotariumError
 from mcp_notarium.files.locks import Leader
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
@@ -90,6 +90,9 @@ class Scheduler:
             while True:
                 while not self._leader.acquire():
                     self._woken.clear()
+                    self._writer.cards.release()
+                    with suppress(NotariumError):
+                        await self._writer.replay.finish_own()
                     await self._tick(TICK, None)
                 self.leads = True
                 self._cache.database.set_checkpointer(True)
@@ -193,13 +196,12 @@ class Scheduler:
         """Rest after a mass loss: until somebody asks, minutes pass, or a store that tells of changes has one."""
         await self._sleep(MIN_RETRY_PAUSE)
         sources = self._runner.sources
-        change = (
-            asyncio.create_task(sources.await_other_listing()) if sources.on_this_machine else None
-        )
+        listen = sources.await_other_listing
+        feed = asyncio.create_task(listen()) if sources.on_this_machine else None
         try:
-            await self._wait(max(SLOW_RETRY, self._interval), feed=change)
+            await self._wait(max(SLOW_RETRY, self._interval), feed=feed)
         finally:
-            await _stop(change)
+            await _stop(feed)
 
     async def _back_off(self) -> None:
         asked = retry_after_of(self._runner.last_failure)
@@ -248,7 +250,7 @@ class Scheduler:
 
     def _retries_or_sweep_due(self) -> bool:
         sources = self._runner.sources
-        feed_due = sources.feed.retry_due(self._stopwatch())
+        feed_due = sources.feed.suspended and sources.feed.usable(self._stopwatch())
         return self._runner.retries_due() or sources.sweep_due() or feed_due
 
     async def _wait(

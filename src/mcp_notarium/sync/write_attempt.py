@@ -103,6 +103,7 @@ class WriteAttempt:
         self._journal = journal
         self._heads = heads
         self._commit = WriteCommit(store, journal, on_step=on_step, on_difference=on_difference)
+        self.unstored = self._commit.unstored
         self._on_step = on_step
         self._guarded_by_us = store.traits.write_guard is WriteGuard.LAST_WRITER
 
@@ -156,12 +157,12 @@ class WriteAttempt:
 
         Raises ``PerhapsRenamed`` unless ``listed``: a full listing was compared since the note was not found under its name.
         """
-        if unstored := self._commit.unstored.get(write.write_id):  # defence: displaced-text-kept
+        if unstored := self.unstored.get(write.write_id):  # defence: displaced-text-kept
             with suppress(StoreRejected):
                 return await self._follow(
                     await self._commit.commit(write, *unstored, repeated=True)
                 )
-            del self._commit.unstored[write.write_id]  # it makes no copy
+            del self.unstored[write.write_id]  # it makes no copy
         view = View(write, Case.of(write, Attempt.REPEATED, Held.NOTHING))
         try:
             return await self._carry_out(await self._heads.look_again(view, listed=listed))

@@ -288,7 +288,9 @@ class WriteCommit:
         others = [other for other in (displaced, now) if other is not None]
         hidden = next((o for o in others if not self._journal.sees_revision(o)), None)
         if hidden is not None:  # hidden by the policy a moment before: it stays so
-            plan = plan.with_tags(hidden.content.tags)
+            tagged = plan.with_tags(merge_tags(sent.tags, now.content.tags, hidden.content.tags))
+            shown = self._journal.sees(now.id, tagged.content)
+            plan = plan.with_tags(hidden.content.tags) if shown else tagged
         lost = now.content != sent
         mended = self._store_answer(
             write,

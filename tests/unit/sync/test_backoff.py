@@ -114,14 +114,14 @@ def test_one_failure_ends_listening_and_the_second_ends_asking_for_a_while():
 
 def test_a_feed_that_was_suspended_is_due_when_its_pause_is_over():
     feed = FeedHealth(exists=True, long_poll=True)
-    assert not feed.retry_due(0.0)
     feed.record_failure(0.0)
-    assert not feed.retry_due(0.0), "it is asked anyway"
+    assert not feed.suspended, "it is asked anyway"
     feed.record_failure(0.0)
-    assert not feed.retry_due(FEED_FIRST_PAUSE - 1)
-    assert feed.retry_due(FEED_FIRST_PAUSE)
+    assert feed.suspended
+    assert not feed.usable(FEED_FIRST_PAUSE - 1)
+    assert feed.usable(FEED_FIRST_PAUSE)
     feed.record_success()
-    assert not feed.retry_due(FEED_FIRST_PAUSE)
+    assert not feed.suspended
 
 
 def test_pauses_grow_with_failures_and_start_again_after_success():

@@ -18,6 +18,7 @@ from mcp_notarium.errors import (
     StoreRejected,
     StoreUnavailable,
 )
+from mcp_notarium.files.locks import Leader
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus, Retry
 from support.memory_client import (
     LIKE_EVENTS,
@@ -28,7 +29,7 @@ from support.memory_client import (
     ROWS,
     Fault,
 )
-from support.sync_rig import LEASE
+from support.sync_rig import LEASE, until
 
 BASE = "Title\none\ntwo\nthree\n"
 OURS = "Title\none\nTWO, I say\nthree\n"
@@ -216,6 +217,85 @@ def test_what_was_displaced_is_in_a_note_although_the_disk_refused_the_answer(
     new = {*OURS.splitlines(), *theirs.splitlines()} - {*BASE.splitlines()}
     assert new <= {line for text in texts(store) for line in text.splitlines()}
     assert client.contents() == store.contents()
+    assert client.cache.journal.all() == []
+
+
+@overwriting
+def test_what_a_server_that_does_not_lead_has_displaced_is_in_a_note_once_the_disk_takes_it(
+    clients, store, monkeypatch, traits
+):
+    """The leader would finish the write later, and does not know what lay under it."""
+    leader, client = clients(traits=traits), clients(traits=traits)
+
+    def full(**_how):
+        raise CacheFull("no space")
+
+    async def scenario():
+        note, push = await open_note(client, store), client.remote.push
+
+        async def then_full(write):
+            answer = await push(write)
+            monkeypatch.setattr(client.cache, "transaction", full)
+            return answer
+
+        client.remote.push = then_full
+        client.faults.plan(Fault.RACE, on="push", edit=lambda _: THEIRS)
+        with pytest.raises(OutcomeUnknown):
+            await client.change(note, OURS)
+        client.faults.clear()
+        client.remote.push = push
+        running = asyncio.create_task(client.scheduler.run())
+        await asyncio.sleep(0.05)
+        monkeypatch.undo()
+        client.time.now += LEASE + 1
+        await until(lambda: not client.cache.journal.in_flight())
+        assert not client.scheduler.leads
+        running.cancel()
+        await asyncio.wait({running})
+        await leader.run_cycles()
+
+    leading = Leader(client.folder / "sync.lock")
+    assert leading.acquire()
+    asyncio.run(scenario())
+    leading.release()
+    new = {*OURS.splitlines(), *THEIRS.splitlines()} - {*BASE.splitlines()}
+    assert new <= {line for text in texts(store) for line in text.splitlines()}
+    assert client.cache.journal.all() == []
+
+
+@overwriting
+def test_a_repeated_write_is_left_to_the_server_that_alone_knows_what_it_has_displaced(
+    clients, store, monkeypatch, traits
+):
+    client, other = clients(traits=traits), clients(traits=traits)
+
+    def full(**_how):
+        raise CacheFull("no space")
+
+    async def scenario():
+        note, push = await open_note(client, store), client.remote.push
+
+        async def then_full(write):
+            answer = await push(write)
+            monkeypatch.setattr(client.cache, "transaction", full)
+            return answer
+
+        client.faults.plan(Fault.TIMEOUT, on="push")
+        with pytest.raises(OutcomeUnknown):
+            await client.change(note, OURS)
+        client.remote.push = then_full
+        client.faults.plan(Fault.RACE, on="push", edit=lambda _: THEIRS)
+        assert await client.writer.replay.finish_all() == {None: 1}
+        monkeypatch.undo()
+        client.faults.clear()
+        client.remote.push = push
+        assert await other.writer.replay.finish_all() == {None: 1}
+        await client.writer.replay.finish_own()
+        await client.run_cycles()
+
+    asyncio.run(scenario())
+    new = {*OURS.splitlines(), *THEIRS.splitlines()} - {*BASE.splitlines()}
+    assert new <= {line for text in texts(store) for line in text.splitlines()}
     assert client.cache.journal.all() == []
 
 

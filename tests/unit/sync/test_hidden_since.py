@@ -2,18 +2,18 @@
 
 import asyncio
 import os
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
 import pytest
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.policy import Visibility
-from mcp_notarium.errors import OutcomeUnknown
+from mcp_notarium.errors import NotariumError, OutcomeUnknown
 from mcp_notarium.storage.journal_table import WriteState
 from mcp_notarium.stores.vault.store import VaultStore
 from support.memory_client import ROWS, Fault
-from support.sync_rig import Client, quick_folder
+from support.sync_rig import Client, quick_folder, raced
 
 AI_ONLY = Visibility(allowed_tags=("ai",), untagged=False)
 
@@ -58,6 +58,43 @@ def test_a_store_that_takes_a_new_note_as_a_whole_gets_no_tag_back(clients, stor
 
     asyncio.run(scenario())
     assert [*store.contents().values()] == [Content("milk\n", ("shop",))]
+
+
+@pytest.mark.parametrize("row", ["trilium", "example"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        (Visibility(hidden_tags=("private",)), ("t", "private"), "t private new"),
+        (Visibility(allowed_tags=("t",), untagged=False), (), "new"),
+        (Visibility(allowed_tags=("t", "new"), untagged=False), (), ""),
+    ],
+    ids=["hidden tag", "allowed tag", "new tag that shows it"],
+)
+def test_a_tag_given_right_after_a_push_over_hiding_tags_stays_unless_it_shows_the_note(
+    clients, store, row, case
+):
+    rules, hiding, left = case
+    client = clients(traits=ROWS[row], rules=rules)
+
+    def act():
+        store.put("n1", "one\nsecret\n", tags=hiding, now=8.0)
+
+    def after():
+        store.put("n1", store.text("n1"), tags=("t", "new"), now=9.0)
+
+    async def scenario():
+        store.put("n1", "one\n", tags=("t",), now=5.0)
+        await client.sync()
+        note = client.note("n1")
+        raced(client, act, after=after)
+        with suppress(NotariumError):
+            await client.writer.save(note=note, content=replace(note.content, text="one\nours\n"))
+        await cycles(client)
+
+    asyncio.run(scenario())
+    assert {*store.contents()["n1"].tags} == {*left.split()}
+    assert "n1" not in client.contents()
+    assert "secret" in store.text("n1")
 
 
 @pytest.mark.parametrize("row", ["local", "simplenote"])

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.errors import OutcomeUnknown, StoreUnavailable
+from mcp_notarium.errors import CacheFull, OutcomeUnknown, StoreUnavailable
+from mcp_notarium.files.locks import Leader
 from mcp_notarium.library import Library
 from mcp_notarium.storage.sync_progress import SWEEP_PERIOD
 from mcp_notarium.stores.vault import canvases
@@ -317,6 +318,62 @@ def test_a_card_that_the_disk_refuses_to_move_is_moved_by_a_later_cycle(
     assert cards(places) == (("New.md", "[[New]]") if often == 1 else ("Plan.md", "[[Plan]]"))
     assert client.cache.sync_state.card_moves() == []
     assert len(refused) == min(often, MOST_TRIES + 1)
+
+
+def test_cards_that_wait_are_moved_by_another_server_once_the_disk_lets_go_of_them(
+    open_client, places, monkeypatch
+):
+    """The one that renamed the note lives, does not lead, and could not record that it has left them."""
+    put_cards(places)
+    leader, other = open_client(), open_client(syncs=False)
+    record = other.cache.sync_state.add_card_move
+
+    def refusing(key, value):
+        if json.loads(value)["owner"] == "":
+            raise CacheFull("no room")
+        record(key, value)
+
+    def no_room(*_given, **_named):
+        raise OSError(errno.ENOSPC, "no room")
+
+    with monkeypatch.context() as full:
+        full.setattr(canvases, "replacing", no_room)
+        full.setattr(other.cache.sync_state, "add_card_move", refusing)
+        asyncio.run(rename_with_cards(other, "Plan.md", "New"))
+    asyncio.run(leader.sync())
+    assert cards(places) == ("Plan.md", "[[Plan]]")
+
+    async def follow():
+        running = asyncio.create_task(other.scheduler.run())
+        await asyncio.sleep(0.05)
+        running.cancel()
+        await asyncio.wait({running})
+        assert not other.scheduler.leads
+        await leader.sync()
+
+    leading = Leader(places[0] / "sync.lock")
+    assert leading.acquire()
+    asyncio.run(follow())
+    leading.release()
+    assert cards(places) == ("New.md", "[[New]]")
+    assert leader.cache.sync_state.card_moves() == []
+
+
+def test_a_server_that_waits_to_lead_keeps_the_cards_that_it_is_moving(open_client, places):
+    """Another one would take a card that is about to be put back for one that is done."""
+    put_cards(places)
+    client = open_client()
+    released = []
+
+    def on_step(step):
+        if step == "cards":
+            client.writer.cards.release()
+            released.extend(json.loads(said) for _, said in client.cache.sync_state.card_moves())
+
+    client.writer.cards._on_step = on_step
+    asyncio.run(rename_with_cards(client, "Plan.md", "New"))
+    assert [move["owner"] for move in released] == [client.owner]
+    assert cards(places) == ("New.md", "[[New]]")
 
 
 @pytest.mark.parametrize("finished", ["while the next is looked up", "later"])
