@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 from explorer.breaks import BREAKS as FIRST
@@ -13,6 +14,8 @@ from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.write_ahead_log import WalFlusher
 from mcp_notarium.stores.vault import canvases, file_writer
+from mcp_notarium.sync.link_writes import CardMoves
+from mcp_notarium.sync.replay import Replay
 from mcp_notarium.sync.write_commit import WriteCommit
 
 
@@ -72,6 +75,23 @@ def _displaced_text_forgotten(set_attribute: Set) -> None:
     set_attribute(WriteCommit, "finish", forgets)
 
 
+def _own_left_to_the_leader(set_attribute: Set) -> None:
+    async def nothing(_self: Replay) -> None:
+        return
+
+    set_attribute(Replay, "finish_own", nothing)
+
+
+def _cards_stay_with_their_server(set_attribute: Set) -> None:
+    def ended(self: CardMoves, key: str = "") -> None:
+        self._active.discard(key)
+        with suppress(CacheError):
+            if move := self._moves().get(key):
+                self._put(key, replace(move, owner=""))
+
+    set_attribute(CardMoves, "release", ended)
+
+
 _NO_PAUSE = FIRST["no pause after a failure"].make
 _TOO_OFTEN = ("Endless", "requests")
 BREAKS: dict[str, Break] = {
@@ -89,6 +109,12 @@ BREAKS: dict[str, Break] = {
     ),
     "what a push has displaced goes where the disk refuses the answer": Break(
         "trilium, apart", _displaced_text_forgotten, ("lost",)
+    ),
+    "what another server has displaced is left to the leader": Break(
+        "trilium", _own_left_to_the_leader, ("lost",)
+    ),
+    "cards that the disk has kept to a server stay with it": Break(
+        "vault files, links", _cards_stay_with_their_server, ("the cards show",)
     ),
     "what a save takes back goes, whoever has changed it": Break(
         "vault files", _taken_back_text_goes, ("lost",)

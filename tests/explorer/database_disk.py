@@ -85,8 +85,6 @@ class DatabaseDisk:
     def _error(self, database: Database, process: Process, why: str) -> CacheError:
         """Return what the database makes of an error of SQLite by which a commit fails. Raises ``Killed``."""
         process.missed_commit = True
-        for learn in process.refusals:
-            learn()
         now = time.monotonic()
         self._at_once = (now, self._at_once[1] + 1 if self._at_once[0] == now else 1)
         if self._at_once[1] > MOST_AT_ONCE:  # no step of the loop ends that could tell it

@@ -171,6 +171,7 @@ class Editors:
         """Note that files exchange their names, in the middle of saves perhaps, and whether their servers know both."""
         oracle = self._world.oracle
         oracle.tags.dropped |= {*ids}  # each goes with its text
+        oracle.swapped |= {*ids}
         for server in self._world.servers:
             if server.alive and server.works():
                 oracle.exchanged |= {*ids}

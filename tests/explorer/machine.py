@@ -60,8 +60,6 @@ class Process:
         """It has refused a commit; it has refused a flush since the last one."""
         self.databases: list[Database] = []
         self.ends: list[Callable[[], object]] = []
-        self.refusals: list[Callable[[], object]] = []
-        """Called when the disk has refused a commit."""
 
     @contextmanager
     def running(self) -> Iterator[None]:

@@ -110,8 +110,10 @@ class Oracle:
     """Id to who has written the note since the beginning."""
     earlier_ids: dict[str, dict[str, str]] = field(default_factory=dict)
     """Computer to each id that a server there has taken from a note, and the one that the note has since."""
+    swapped: set[str] = field(default_factory=set)
+    """Ids of two notes whose files another program has exchanged."""
     exchanged: set[str] = field(default_factory=set)
-    """Ids of two notes that another program has exchanged in the middle of a save."""
+    """The same in the middle of a save."""
     exchanged_unread: set[str] = field(default_factory=set)
     """Those of them of which the server that saved did not know one file yet: nothing tells it from an edited one."""
     from_buffers: set[str] = field(default_factory=set)
@@ -336,12 +338,12 @@ class Oracle:
     def require_merged(self, server: Server, answer: Answer, read: Note, ours: str) -> None:
         """Demand that a save is merged with what others wrote in other lines, while the text that it was made from is kept.
 
-        The index does not have their text yet while a write of the note is on its way.
+        The index does not have their text yet while a write of the note is on its way. Of two files that were exchanged meanwhile it may know one.
         """
         note = server.app.cache.notes.get(read.id)
         refused = answer.value.get("subcategory") in ("conflict", "version_changed")
         waits = any(one.note_id == read.id for one in server.app.cache.journal.all())
-        if not refused or note is None or self.forgetful or waits:
+        if not refused or note is None or self.forgetful or waits or read.id in self.swapped:
             return
         seen = [one for one in self.versions if one[:2] == (server.machine.name, read.id)]
         since = [one for one in seen if one[2] > read.local_version]
@@ -495,7 +497,8 @@ class Oracle:
 
     def _new_words(self, server: Server, arguments: dict[str, Any]) -> list[str]:
         """Return the words of a server in what it sends that nobody was promised, the newest last."""
-        given = words_of(" ".join(one for one in arguments.values() if isinstance(one, str)))
+        said = (one for key, one in arguments.items() if isinstance(one, str) and key != "id")
+        given = words_of(" ".join(said))
         ours = {one for one in given if self.authors.get(one) == server.name}
         return sorted(ours - self.promised.keys(), key=lambda one: int(one.lstrip(server.name)))
 

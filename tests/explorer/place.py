@@ -170,14 +170,12 @@ class MemoryPlace:
         place = process.place
 
         def step(what: str) -> None:
-            if what == "has flushed its log":
+            if what == "has flushed its log" and not process.missed_commit:
                 client.unrecorded = ""
             place(what)
 
         process.place = step  # type: ignore[method-assign]
         process.ends.append(lambda: world.oracle.forgive(client.unrecorded))
-        if not world.plan.apart:  # the other server may take the write for done
-            process.refusals.append(process.ends[-1])
         self._clients.append(client)
         return client  # type: ignore[return-value]
 

@@ -81,19 +81,19 @@ class SteppedVault(VaultStore):
         self._reading: Any = TurnLock(place.workers)
         self._watch: Any = FileEvents(place.disk, deaf=lambda: place.deaf, loses=place.loses)
         self.unrecorded = ""
-        """Words that this process alone has, since the last flush: it has displaced them, and has not recorded that."""
+        """Words that this process alone has, since the last flush, or since the disk has refused a commit: it has displaced them, and has not recorded that."""
         self.held: NoteFile | None = None
         """What it is about to replace."""
         self.elsewhere = ""
         """Words that it has written in the place of another note, since the last flush: their own has another name by then."""
         process.ends += [self._watch.close, self._forget]
-        if not place.world.plan.apart:  # the other server may take the write for done
-            process.refusals.append(self._forget)
         self._place_of, process.place = process.place, self._step  # type: ignore[method-assign]
 
     def _step(self, what: str) -> None:
         if what == "has flushed its log":
-            self.unrecorded = self.elsewhere = ""
+            self.elsewhere = ""
+            if not self.process.missed_commit:
+                self.unrecorded = ""
         self._place_of(what)
 
     def _forget(self) -> None:

@@ -230,7 +230,7 @@ class World:
         alone = alone and not self._clock_was_set  # else a lease may have ended
         fits = alone and not busy and self._is_smooth() and not self.plan.changes
         # What goes on of a call that was taken back is before it, and an app that keeps its file locked is waited for in vain.
-        others = ("takes a call back", "the app commits after")
+        others = ("takes a call back", "the app commits after", "the app has read after")
         fits = fits and not any(one in key for key in self.chooser.made for one in others)
         is_there = not note_id or note_id in server.app.cache.notes.etags()
         if refusal and is_there and (self.calm or fits):
