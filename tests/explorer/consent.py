@@ -111,9 +111,8 @@ class Talk:
 
         Of many notes only where time passes in any case: they may be read from the store.
         """
-        if not (question.note_id or self.thinks):
-            shown = []
-        else:
+        shown: list[NoteChange] = []
+        if question.note_id or self.thinks:
             with suppress(NotariumError):
                 shown = [one async for one in question.changes()]
         if question.note_id:

@@ -563,7 +563,10 @@ class Oracle:
         parted = {
             one: re.compile(".*".join(map(re.escape, one)), re.DOTALL) for one in self.promised
         }
-        return {one for one, found in parted.items() if any(map(found.search, texts))}
+        # Letters that another word begins with go with that: its number is left.
+        words = {word for text in texts for word in words_of(text)}
+        alone = {one for one in self.promised if re.sub(r"\D", "", one) in words}
+        return alone | {one for one, found in parted.items() if any(map(found.search, texts))}
 
     def _find_taken_along(self, store: dict[str, Content]) -> set[str]:
         """Return the words of exchanged notes that a save may have put into both (docs/testing.md): one without an answer, or over a file that it did not know."""

@@ -383,7 +383,8 @@ class PartsWorld(World):
         elif not answer.ok:
             person = f"the person whom {server.name} asks"
             declined = any(person in key for key in self.chooser.made)
-            declined = declined and answer.value.get("subcategory") == "confirmation_required"
+            no = ("confirmation_required", "declined")
+            declined = declined and answer.value.get("subcategory") in no
             if not (declined or self._others_write(server)):
                 self.oracle.require_can_undo(server, note_id, answer)
         elif server.saves:  # else the undo was done, taken back and called again
