@@ -220,6 +220,8 @@ class Editors:
         def write() -> None:
             file.seek(0)
             self._see_old_text(file.read().decode(), text)
+            if self._path(note_id).exists():  # the file in hand may have been displaced
+                self._see_old_text(self._text(note_id), text)
             self._finish(file, added_below(text, word), word=word)
 
         self._later("writes", write)

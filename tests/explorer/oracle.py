@@ -754,7 +754,8 @@ class Oracle:
 def is_copy(content: Content) -> bool:
     """Tell whether a note is there to keep what has no other place: its words may stand elsewhere, too."""
     marks = (MARK, RECOVERED.partition("{")[0])
-    return any(line.startswith(marks) for line in (content.title or content.text).splitlines())
+    name = (content.title or "").rpartition("/")[2]
+    return any(line.startswith(marks) for line in (name or content.text).splitlines())
 
 
 def _named(process: Process | None) -> str:

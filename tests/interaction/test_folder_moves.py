@@ -13,6 +13,7 @@ from mcp_notarium.domain.policy import Limits, Mode, Policy, Visibility
 from mcp_notarium.errors import CacheFull
 from mcp_notarium.library import Library
 from mcp_notarium.markup.obsidian_links import find_links, name_key, relative_place, resolve
+from mcp_notarium.stores.vault import canvases
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.tools.toolsets import find_toolset
 from support.bulk_results import rows_of
@@ -272,6 +273,26 @@ async def test_a_hidden_canvas_that_shows_a_file_of_the_folder_is_not_counted(tm
     files = FILES | {"Closed/Board.canvas": FILES["Main.canvas"]}
     async with vault(tmp_path, files, visibility=Visibility(hidden_paths=("Closed",))) as it:
         assert "and 2 canvases?" in (await it.manage(**MOVE, dry_run=True))["note"]
+
+
+async def test_a_canvas_that_is_in_use_while_its_cards_are_counted_follows_as_well(
+    tmp_path, monkeypatch
+):
+    count, refused = canvases._count, []
+
+    def in_use(folder, name, path):
+        found = count(folder, name, path)
+        if not path.endswith(".md") or not found:
+            return found
+        refused.append(name)
+        return None
+
+    monkeypatch.setattr(canvases, "_count", in_use)
+    async with vault(tmp_path, FILES) as it:
+        done = await it.manage(**MOVE, confirm=True)
+        assert (done["status"], done.get("refused")) == ("moved", None)
+        assert {*refused} == {"Board.canvas", "Main.canvas"}
+        assert it.files() == MOVED
 
 
 async def test_limits_count_notes_and_files_and_the_repeated_call_does_the_rest(tmp_path):
