@@ -6,11 +6,13 @@ A program that writes over what it has not read takes words away by itself: nobo
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from explorer.oracle import is_copy, words_of
+from mcp_notarium.domain.conflict_copy import MARK
 from mcp_notarium.markup.front_block import text_start
 from mcp_notarium.stores.vault.paths import TRASH
 
@@ -33,6 +35,8 @@ class Editors:
         """Steps that are still to come."""
         self._exchanged = False
         """Whether two files have exchanged their names."""
+        self._emptying = Counter[str]()
+        """Counts the programs that have emptied a note and not yet written it."""
         self.emptied: dict[str, float] = {}
         """Id of each note whose file was emptied, to be written then, and when."""
         self.deleted: set[int] = set()
@@ -160,6 +164,9 @@ class Editors:
         self._exchanged = True
         other = visible[(visible.index(note_id) + 1) % len(visible)]
         self._see_exchange(note_id, other)
+        if MARK in f"{note_id} {other}":  # a copy loses its mark by that
+            said = f"{self._text(note_id)} {self._text(other)}"
+            self._world.oracle.perhaps_twice.update(words_of(said))
         first, second = self._disk.root / note_id, self._disk.root / other
         between = self._disk.root / ".editor.tmp"
         first.rename(between)
@@ -195,6 +202,11 @@ class Editors:
         text = self._text(note_id)
         lines = added_below(text, word).splitlines(keepends=True)
         file = self._open(note_id)
+        self._emptying[note_id] += 1
+        if (
+            self._emptying[note_id] > 1
+        ):  # of two at once, what one leaves looks like a removal of what the other brings
+            self._world.oracle.perhaps_twice.update(words_of(text))
         file.truncate()
         self.emptied[note_id] = self._world.loop.time()
         self._disk.touch(os.fstat(file.fileno()).st_ino)
@@ -210,6 +222,7 @@ class Editors:
                 file, note_id
             ):  # empty, it gave its tags to what stands there now
                 self._world.oracle.tags.dropped.add(note_id)
+            self._emptying[note_id] -= 1
             self._finish(file, "".join(lines), word=word)
 
         self._later("writes the first line", write_half)
