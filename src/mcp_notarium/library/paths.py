@@ -92,9 +92,6 @@ class Paths:
         for one, count in (item for counts in former for item in counts.items()):
             if count and one in waiting:
                 found[one] = (found.get(one) or 0) + count
-        if None in found.values():  # what cannot be read now shows what it did
-            shown = await self.find_canvases([note.id])
-            found |= {one: 1 for one in shown if one in found and found[one] is None}
         return {one: count for one, count in found.items() if rules.sees(one, ())}
 
     def still_broken(

@@ -48,7 +48,6 @@ TRANSITIONS: Mapping[tuple[State, Event], State] = {
     **{(state, Event.DUE): State.PUSHING for state in RESTING},
     (State.IDLE, Event.PAGE): State.FETCHING,
     (State.IDLE, Event.NOTHING_NEW): State.IDLE,
-    # One cycle.
     (State.PUSHING, Event.PUSHED): State.INDEXING,
     (State.INDEXING, Event.PAGE): State.FETCHING,
     (State.INDEXING, Event.NOTHING_NEW): State.IDLE,

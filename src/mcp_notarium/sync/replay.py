@@ -88,10 +88,13 @@ class Replay:
         return await self._finish_each((w for w in writes if w.write_id in left), listed=listed)
 
     async def finish_own(self) -> None:
-        """Finish the entries whose answers only this process has. Raises as :meth:`finish_all`."""
+        """Finish the entries whose answers only this process has, but for copies, which a task may be making. Raises as :meth:`finish_all`."""
         if unstored := self._attempt.unstored:
-            writes = self._cache.journal.in_flight()
-            await self._finish_each(write for write in writes if write.write_id in unstored)
+            writes = [one for one in self._cache.journal.in_flight() if one.write_id in unstored]
+            for gone in unstored.keys() - {one.write_id for one in writes}:
+                del unstored[gone]
+            self._backoff.keep_only(())  # nobody else can, and the lease ends
+            await self._finish_each(one for one in writes if not one.copied)
 
     async def finish_earlier(self, note_id: str, lock: NoteLock) -> None:
         """Finish the note's unanswered write, or raise ``StoreUnavailable``, before another is made."""

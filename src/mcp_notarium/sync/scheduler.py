@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull, NotariumError
+from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull
 from mcp_notarium.files.locks import Leader
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
@@ -90,8 +90,8 @@ class Scheduler:
             while True:
                 while not self._leader.acquire():
                     self._woken.clear()
-                    self._writer.cards.release()
-                    with suppress(NotariumError):
+                    with suppress(Exception):  # it is tried again
+                        self._writer.cards.release()
                         await self._writer.replay.finish_own()
                     await self._tick(TICK, None)
                 self.leads = True

@@ -20,9 +20,7 @@ from mcp_notarium.errors import (
 NOT_SAVED = "nothing was saved"
 NOT_REMOVED = "nothing was deleted"
 HIDDEN_SINCE = "it would show a note that a rule of the policy hides by now"
-_LOOK_AGAIN = (
-    "Look at the note again with `get`; delete it by its new `local_version` if it is still to go."
-)
+_LOOK_AGAIN = "Look again with `get`; delete it by its new `local_version` if it is still to go."
 
 
 def add_outcome(error: NotariumError, what: str) -> NotariumError:

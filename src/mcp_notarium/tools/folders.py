@@ -290,7 +290,9 @@ async def _draft(app: App, note: Note, move: _Move) -> Draft | None:
         raise NoteLeft("There is a note of its name already.")
     if app.library.preview(note, content)[0] != place:
         raise NoteLeft("Its file cannot keep its name there.")
-    cards = await app.library.paths.find_cards(note, content) if move.with_cards else {}
+    counts = await app.library.paths.find_cards(note, content) if move.with_cards else {}
+    # One that cannot be read now is changed later, if it is a canvas then.
+    cards = {canvas: 1 if count is None else count for canvas, count in counts.items()}
     card_links = move.card_links.get(note.id, {}) if move.with_cards else {}
     for canvas, links in card_links.items():
         cards[canvas] = (cards.get(canvas) or 0) + len(links)

@@ -263,6 +263,87 @@ def test_what_a_server_that_does_not_lead_has_displaced_is_in_a_note_once_the_di
     assert client.cache.journal.all() == []
 
 
+@pytest.mark.parametrize("seconds", [8, 65, 150])
+def test_a_server_that_does_not_lead_tries_again_while_its_lease_holds(
+    clients, store, monkeypatch, seconds
+):
+    """It pauses longer after each failure otherwise, and others take what they cannot know."""
+    client, other = clients(traits=LIKE_TRILIUM), clients(traits=LIKE_TRILIUM)
+    finish = client.writer._journal.finish
+
+    def full(*_given, **_how):
+        raise CacheFull("no space")
+
+    async def scenario():
+        note, journal = await open_note(client, store), client.writer._journal
+        monkeypatch.setattr(journal, "finish", full)
+        client.faults.plan(Fault.RACE, on="push", edit=lambda _: THEIRS)
+        with pytest.raises(OutcomeUnknown):
+            await client.change(note, OURS)
+        client.faults.clear()
+        for _ in range(seconds):
+            client.time.now += 1.0
+            await client.writer.replay.finish_own()
+            assert await other.writer.replay.finish_all() == {None: 1}
+        monkeypatch.setattr(journal, "finish", finish)
+        await client.writer.replay.finish_own()
+        await client.run_cycles()
+
+    asyncio.run(scenario())
+    new = {*OURS.splitlines(), *THEIRS.splitlines()} - {*BASE.splitlines()}
+    assert new <= {line for text in texts(store) for line in text.splitlines()}
+    assert client.cache.journal.all() == []
+
+
+def test_what_another_server_has_finished_is_not_kept_in_memory(clients, store, monkeypatch):
+    client = clients(traits=LIKE_TRILIUM)
+
+    def full(*_given, **_how):
+        raise CacheFull("no space")
+
+    async def scenario():
+        note = await open_note(client, store)
+        with monkeypatch.context() as disk:
+            disk.setattr(client.writer._journal, "finish", full)
+            client.faults.plan(Fault.RACE, on="push", edit=lambda _: THEIRS)
+            with pytest.raises(OutcomeUnknown):
+                await client.change(note, OURS)
+        client.faults.clear()
+        unstored = client.writer._attempt.unstored
+        (write,) = client.cache.journal.in_flight()
+        assert [*unstored] == [write.write_id]
+        client.cache.journal.drop(write.write_id)  # as another process does it
+        await client.writer.replay.finish_own()
+        assert not unstored
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("error", [ValueError, StoreUnavailable])
+def test_a_server_goes_on_to_wait_for_the_lead_whatever_it_cannot_finish(
+    clients, store, monkeypatch, error
+):
+    client = clients(traits=LIKE_TRILIUM)
+    tried = []
+
+    async def fails():
+        tried.append(None)
+        raise error("not now")
+
+    async def scenario():
+        monkeypatch.setattr(client.writer.replay, "finish_own", fails)
+        running = asyncio.create_task(client.scheduler.run())
+        await until(lambda: len(tried) > 2)
+        leading.release()
+        await until(lambda: client.scheduler.leads)
+        running.cancel()
+        await asyncio.wait({running})
+
+    leading = Leader(client.folder / "sync.lock")
+    assert leading.acquire()
+    asyncio.run(scenario())
+
+
 @overwriting
 def test_a_repeated_write_is_left_to_the_server_that_alone_knows_what_it_has_displaced(
     clients, store, monkeypatch, traits

@@ -105,12 +105,12 @@ def _combine(
     if steps[-1].removed and (not made or (steps[-1].before or 0) >= newest):
         return Tombstone(note_id)
     if any(step.removed for step in steps):
-        return _recreated_entry(note_id, steps[-1].after, newest, base)
+        return _recreated_entry(note_id, newest, base)
     try:
         return _apply_steps(note_id, steps, base, newest)
     except DoesNotFit:
         if base is not None and any(step.before is None for step in steps):
-            return _recreated_entry(note_id, steps[-1].after, newest, base)
+            return _recreated_entry(note_id, newest, base)
         return Entry(note_id, etag_of(newest), newest)
 
 
@@ -134,16 +134,16 @@ def _apply_steps(
     return revision_from(note_id, fields, version=version)
 
 
-def _recreated_entry(note_id: str, last: int | None, newest: int, base: Revision | None) -> Entry:
+def _recreated_entry(note_id: str, version: int, base: Revision | None) -> Entry:
     """Return an entry for a note that may have been removed and made again.
 
-    Its version count may have begun again: an answer below the ``last`` number is one of before, earlier numbers
-    tell nothing, and the same number may be another note.
+    Its version count may have begun again, so the number tells nothing about newer or older, and
+    the same number may be another note.
     """
-    etag = etag_of(last or newest)
+    etag = etag_of(version)
     if base is not None and base.etag == etag:
         etag += "*"
-    return Entry(note_id, etag, last)
+    return Entry(note_id, etag)
 
 
 def _next_cursor(last: Any) -> str:
