@@ -136,7 +136,7 @@ class Talk:
         """Let others act while the person thinks: another device, the same client, and whoever has an event."""
         world, name = self.server.world, self.server.name
         about = self.question.note_id if self.question else ""
-        world.act_before(f"the person answers {name}", about or str(self.arguments.get("id")))
+        world.act_before(f"the person answers {name}", about or str(self.arguments.get("id", "")))
         await world.act_meanwhile(self.server)
         label, said = f"the person whom {name} asks thinks for", [f"{one:g} s" for one in _THINKS]
         seconds = seconds or _THINKS[world.chooser.choose(label, len(said), rate=0.5, said=said)]

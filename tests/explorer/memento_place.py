@@ -344,6 +344,8 @@ class MementoPlace:
         now = int(self.world.clock.time() * 1000)
 
         def act(db: sqlite3.Connection) -> None:
+            if db.execute('SELECT 1 FROM "Note" WHERE "id" = ?', (name,)).fetchone():
+                return  # it came while the app waited
             self._promised = next(iter(self.world.oracle.authors.keys() & text.split()), "")
             db.execute(
                 'INSERT INTO "Note" ("id", "title", "content", "labels", "createdAt", "updatedAt") VALUES (?, ?, ?, ?, ?, ?)',

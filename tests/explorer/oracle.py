@@ -118,6 +118,8 @@ class Oracle:
     """Those of them of which the server that saved did not know one file yet: nothing tells it from an edited one."""
     from_buffers: set[str] = field(default_factory=set)
     """Words that a program has written once more, which it had read before somebody took them away."""
+    outdated: bool = False
+    """An answer about a note was one of before."""
     forgetful: bool = False
     """The store has dropped versions."""
 

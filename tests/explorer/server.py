@@ -376,7 +376,7 @@ class Server:
         self.world.note(f"{self.name} calls {tool} {arguments.get('action', '')}".rstrip())
         since = self.world.loop.time()
         if tool in ("save", "manage"):
-            note_id = str(arguments.get("id"))
+            note_id = str(arguments.get("id", ""))
             self.world.oracle.lost_notes.writes(note_id, computer=self.machine.name)
             self.world.oracle.see_writer(self, tool, arguments, note_id)
             if tool == "manage" and "id" in arguments:

@@ -87,6 +87,7 @@ class SimplenotePlace(HttpPlace):
 
     def is_old(self, request: Request) -> None:
         """See ``Service.is_old``: who has written a note nobody can tell by an answer of before."""
+        self.oracle.outdated = True
         if "i" in request.segments:
             self.oracle.unmade.add(request.segments[request.segments.index("i") + 1])
 

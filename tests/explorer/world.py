@@ -29,6 +29,7 @@ from explorer.trilium_place import TriliumPlace
 from explorer.vault_place import VaultPlace
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.policy import PERMISSIVE, Policy, Visibility
+from mcp_notarium.storage.sync_progress import SWEEP_PERIOD
 from mcp_notarium.stores.contract import Retry, Traits, WriteGuard
 from mcp_notarium.sync.write_attempt import ROUNDS
 from support.memory_client import ROWS
@@ -359,6 +360,8 @@ class World:
         self.loop.run_until(self._in_step, deadline=self.loop.time() + HEALING_SECONDS)
         if any("log in: fails" in key for key in self.chooser.made):
             self.loop.run_until(lambda: False, deadline=self.loop.time() + LOGIN_SECONDS)
+        if self.oracle.outdated and not self._in_step():  # the next listing tells
+            self.loop.run_until(self._in_step, deadline=self.loop.time() + SWEEP_PERIOD)
         self._read_histories()
         self.oracle.judge([one for one in self.servers if one.alive], self.place.contents())
         self._serve()
@@ -927,7 +930,7 @@ class World:
         word = ""
         if note_id in self.place.ids():
             word = self.meddle(f"right before {what}", note_id)
-        elif _BACK in self.place.acts() and not self.calm:
+        elif note_id and _BACK in self.place.acts() and not self.calm:
             label, rate = f"a note is brought back right before {what}", self.chooser.rates.others
             word = (
                 self._act_elsewhere(_BACK, note_id)
