@@ -17,7 +17,7 @@ from explorer.world import SMALL, Plan, memory
 from support.long import LONG, SEED, sample
 from support.memory_client import ROWS
 
-MOST_LONG = 2_000
+MOST_LONG = 500
 """Schedules of a small world with ``--all``; ``./scripts/explore --exhaustive --world NAME`` plays them all."""
 PARTS = 20
 """Parts of the ends that there are in a small world with another device: ``--all`` plays another one every day."""
