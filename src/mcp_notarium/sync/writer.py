@@ -188,9 +188,9 @@ class Writer:
         return self._journal.make(note_id=note_id, kind=WriteKind.CREATE, content=wanted)
 
     async def finish_links(self) -> None:
-        """Finish what links and cards are to follow of earlier renamings, as far as that goes now."""
+        """Finish earlier renamings, and what links and cards are to follow of them, as far as that goes now."""
         for write in self._cache.journal.in_flight():
-            if write.after:
+            if write.after or self._journal.may_take_from(write.owner):
                 with suppress(NotariumError):
                     async with self.locks.lock(write.note_id) as lock:
                         await self.replay.finish_of(write.note_id, lock)

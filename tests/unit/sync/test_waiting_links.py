@@ -133,6 +133,23 @@ def test_what_waits_is_finished_before_the_next_renaming_looks_for_links(open_cl
     assert text_of(places) == "more\n[[Newest]]\n"
 
 
+@pytest.mark.parametrize("cut", ["recorded", "pushed"])
+def test_a_renaming_of_a_process_that_ended_is_finished_first_as_well(open_client, places, cut):
+    open_client()
+
+    def stop(step):
+        if step == cut:
+            raise Crash
+
+    with pytest.raises(Crash):
+        asyncio.run(rename(open_client(on_step=stop, syncs=False), "Plan.md", "New"))
+    later = open_client(syncs=False, owner_ended=lambda _owner: True)
+    asyncio.run(later.writer.finish_links())
+    assert later.cache.journal.all() == []
+    assert text_of(places) == "[[New]]\n"
+    assert later.note("New.md").text == "the plan\n"
+
+
 def test_a_link_waits_while_any_renaming_is_on_its_way(open_client, places):
     client = open_client()
     leave_waiting(client, places)
