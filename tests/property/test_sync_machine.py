@@ -162,7 +162,8 @@ class SyncMachine(RuleBasedStateMachine):
         if fault in self.world.write_faults:
             self.world.plan_write(name, fault, self.forgive, self.promise)
         self.stop_at, self.raced = step, ""
-        self.time.now += 0.001  # no two devices date a write alike, and Simplenote's are known by that
+        # No two devices date a write alike, and Simplenote's are known by that.
+        self.time.now += 0.001
         try:
             saved = self.runner.run(self.clients[name].writer.save(note=note, content=content))
         except OutcomeUnknown:

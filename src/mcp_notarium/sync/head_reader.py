@@ -179,10 +179,6 @@ class HeadReader:
         if not listed and self._may_be_renamed(write, head):
             raise PerhapsRenamed("a listing must tell whether the note was renamed", write)
         view = replace(view, write=write, head=head)
-        if write.kind is WriteKind.UPDATE and (other or isinstance(head, Tombstone)):
-            if self.has_answer(write):
-                return view.but(Fact.ARRIVED)
-            return view if self._has_text_to_keep(write) else view.but(Fact.KEPT)
         if write.kind is WriteKind.DELETE:
             if other:
                 return view.holding(Held.CLASHING)
@@ -190,16 +186,19 @@ class HeadReader:
             return view.holding(held_for_deletion(head, write.base_etag, recognised=recognised))
         if write.kind is WriteKind.CREATE:
             view = await self._look_for_created(view, head)
-        else:
-            view = await self._look_for_changed(view, cast("Revision", head))
+        elif not other and isinstance(head, Revision):
+            view = await self._look_for_changed(view, head)
+        elif not self._has_text_to_keep(write):
+            view = view.but(Fact.KEPT)
         doubtful = view.case.held in (Held.NOTHING, Held.CLASHING)
         return view.but(Fact.ARRIVED) if doubtful and self.has_answer(write) else self.judge(view)
 
     def judge(self, view: View) -> View:
         """Name that a push, or a conflict copy, would show a note that the policy hides by now."""
-        head, write, copies = view.head, view.write, view.case.held is Held.CLASHING
+        head, write = view.head, view.write
+        copies = view.case.held in (Held.CLASHING, Held.NOTHING)
         # defence: hidden-since-not-shown =None
-        rule = self._journal.find_rule(head) if isinstance(head, Revision) else None
+        rule = self._journal.find_rule(head) if head else None
         if rule is None or (copies and rule.startswith("hidden_ids")):  # it hides the copy, too
             return view
         made = self._journal.sent(self._journal.copy_of(write) if copies else write)

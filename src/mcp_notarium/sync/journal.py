@@ -376,8 +376,11 @@ class Journal:
         """Tell whether the policy shows the note as the store has it."""
         return self.find_rule(revision) is None
 
-    def find_rule(self, revision: Revision) -> str | None:
-        """Return the rule of the policy that hides the note as the store has it; None: it is shown."""
+    def find_rule(self, revision: Revision | Tombstone) -> str | None:
+        """Return the rule of the policy that hides the note as the store has it, or had it at last; None: it is shown."""
+        if isinstance(revision, Tombstone):
+            known = self._judge.hidden_notes([revision.id])
+            return known[revision.id].rule if known else None
         return self._judge.find_rule(revision)
 
     def is_taken(self, head: Revision, *, hides: bool = True) -> bool:

@@ -247,18 +247,15 @@ class WriteCommit:
             if copies:
                 self._journal.hide_copies(write.note_id, copies)
             if isinstance(storing, Revision) and self._journal.lags(write, storing.id):
-                follow_ups = [*follow_ups, self._links_again(write, storing)]
+                again = self._repair_of(storing, storing.content)  # links follow a renaming
+                again = replace(again, repair=False, copied=True, after=write.after)
+                follow_ups = [*follow_ups, again]
             ours = self._journal.finish(write, storing=storing, follow_ups=follow_ups, **how)
         except CacheError as error:
             raise unknown_outcome("the write is stored, but not recorded here", write) from error
         self.unstored.pop(write.write_id, None)
         self._on_step("committed")
         return ours
-
-    def _links_again(self, write: PendingWrite, stored: Revision) -> PendingWrite:
-        """Make the entry that lets links follow a renaming that came while they were written."""
-        again = self._repair_of(stored, stored.content)
-        return replace(again, repair=False, copied=True, after=write.after)
 
     def _accept_removal(self, pushed: _Pushed, now: Tombstone) -> Committed:
         """Commit that the note is gone. Who removed it has not seen what we displaced."""

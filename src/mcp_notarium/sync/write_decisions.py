@@ -175,6 +175,7 @@ DECISIONS = (
     Decision(_UPDATE, _FOLLOWING, Held.REFUSING, None, Step.REJECT, "the note stays as it is"),
     Decision(_UPDATE, _REPEATED, Held.NOTHING, Fact.ARRIVED, Step.DONE, "it had arrived, and the note was removed since"),
     Decision(_UPDATE, _REPEATED, Held.NOTHING, Fact.KEPT, Step.DROP, "removed, and the text is not lost with it"),
+    Decision(_UPDATE, _REPEATED, Held.NOTHING, Fact.HIDDEN, Step.REJECT, "a copy would show a note that was hidden before it was removed"),
     Decision(_UPDATE, _REPEATED, Held.NOTHING, None, Step.COPY, "removed there, changed here: the text is kept"),
     Decision(_UPDATE, _REPEATED, Held.BASE, Fact.HIDDEN, Step.REJECT, "it would show a note that is hidden by now: the user sees it"),
     Decision(_UPDATE, _REPEATED, Held.BASE, None, Step.PUSH, "it never arrived"),

@@ -98,8 +98,8 @@ def test_a_tag_given_right_after_a_push_over_hiding_tags_stays_unless_it_shows_t
 
 
 @pytest.mark.parametrize("row", ["local", "simplenote"])
-@pytest.mark.parametrize("edited", [False, True])
-def test_a_property_that_hides_a_note_is_not_taken_off(clients, store, edited, row):
+@pytest.mark.parametrize("since", ["nothing", "edited", "removed"])
+def test_a_property_that_hides_a_note_is_not_taken_off(clients, store, since, row):
     store.put("n", "one\n")
     store.overwrite("n", store.fields("n") | {"properties": ["pinned"]})
     client = clients(traits=ROWS[row])
@@ -110,15 +110,19 @@ def test_a_property_that_hides_a_note_is_not_taken_off(clients, store, edited, r
         wanted = replace(note.content, text="one\ntwo\n", properties=Content("").properties)
         await unanswered(client, wanted, note=note)
         client.close()
-        if edited:
+        if since == "edited":
             store.edit("n", lambda text: "zero\n" + text)
+        if since == "removed":
+            store.remove("n")
         later = clients(traits=ROWS[row], rules=Visibility(hidden_properties=("pinned",)))
         await cycles(later)
         return later
 
     later = asyncio.run(scenario())
     assert later.contents() == {}
-    assert store.fields("n")["properties"] == ["pinned"]
+    assert [store.fields(one)["properties"] for one in store.ids()] == [["pinned"]] * (
+        since != "removed"
+    )
     (kept,) = later.cache.journal.all()
     assert (kept.state, kept.content.text) == (WriteState.REJECTED, "one\ntwo\n")
     assert "hides by now" in kept.reason
