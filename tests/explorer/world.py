@@ -316,6 +316,8 @@ class World:
             for note in server.notes()
         }
         self.chooser.mute = self.calm = False
+        if self.plan.apart:
+            self._put_clock_wrong()
         self.acts -= self.chooser.choose("acts left out", self.acts, rate=0.6)
 
     def put_first(self, number: int, word: str) -> None:
@@ -1024,6 +1026,14 @@ class World:
         label, by = "seconds that a clock is set by", (-4000.0, 90.0, 4000.0, 0.0)
         self._clock_was_set = True
         self.clock.set_by = by[self.chooser.choose(label, len(by), rate=1.0, said=by)]
+
+    def _put_clock_wrong(self) -> None:
+        """Let the clock of the second computer differ from all others', perhaps, in the whole run."""
+        label, by = "seconds that the clock of n is ahead by", (0.0, -3600.0, -2.0, 2.0, 3600.0)
+        ahead = by[self.chooser.choose(label, len(by), rate=0.5, said=by)]
+        if ahead:
+            self.clock.ahead["n"] = ahead
+            self.note(f"the clock of n is ahead by {ahead:+g} s")
 
     def _hide(self, name: str) -> None:
         word = self.secret(self.word("hidden"))
