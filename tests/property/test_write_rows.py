@@ -116,8 +116,8 @@ AIMS = (
 Numbers are faults of requests; ``store``, ``write``, ``stop``, ``twin`` and the like are fields of a story; the others are moments of acts.
 """
 COPIES = {(number, WriteKind.CREATE) for number in (4, 5)}
-COPIES |= {(number, WriteKind.UPDATE) for number in (36, 46, 55, 57, 58)}
-"""Rows whose stories, if nothing else happens, end with a conflict copy of our text."""
+COPIES |= {(number, WriteKind.UPDATE) for number in (36, 46, 55, 56, 57, 58)}
+"""Rows whose stories, if nothing else happens, end with a conflict copy."""
 KEPT = {59, 62, 63, 66, 67, 68, 69}
 """Rows whose stories end with the note that was to be removed."""
 HALVES = [
@@ -171,7 +171,7 @@ def compare(half, aim, player):
     """What a row decides is what comes of a story in which nothing else happens."""
     row, held = DECISIONS[half[0]], player.place.contents()
     ours = [one for one in held.values() if OURS in one.text]
-    copies = sum(one.text.startswith(MARK) for one in ours)
+    copies = sum(one.text.startswith(MARK) for one in held.values())
     assert copies == (half in COPIES), "another number of conflict copies"
     assert "left" not in aim or ours[0].tags == aim["left"], "other tags"
     if row.kind is WriteKind.DELETE:
