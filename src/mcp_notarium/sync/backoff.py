@@ -46,8 +46,7 @@ class CycleBackoff:
     """Compute the pauses of one cycle runner from its failed and its empty cycles (docs/sync.md)."""
 
     def __init__(self) -> None:
-        self._failures = self._empty = 0
-        self._quiet = 0.0
+        self.reset()
 
     def reset(self) -> None:
         """Start again: something was new, a note or the end of an unfinished write."""

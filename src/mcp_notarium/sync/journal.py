@@ -6,6 +6,7 @@ decides nothing about content. An entry is leased to the process that works on i
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -53,6 +54,8 @@ class Journal:
         """The store keeps none, or not each: what is written from here becomes a version when another program replaces it."""
         self._ends_flushed: set[str] = set()
         """Ids of the entries whose end is flushed with its commit: no outcome of a call is recorded right after it."""
+        self._in_task: set[str] = set()
+        """Ids of the entries that the task sends which has recorded them with another one."""
 
     def make(
         self,
@@ -152,6 +155,7 @@ class Journal:
                 self._cache.journal.add(made, flushed_next=True)
         if following:
             self._ends_flushed.add(write.write_id)
+        self._leave_to_task(following)
         return write
 
     def rename(self, write: PendingWrite, note_id: str) -> PendingWrite:
@@ -262,7 +266,15 @@ class Journal:
                     self._cache.journal.add(replace(follow_up, client=entry.client))
         if alone and ours:
             self._ends_flushed.update(one.write_id for one in follow_ups if not one.after)
+        self._leave_to_task(follow_ups)
         return ours
+
+    def _leave_to_task(self, entries: Sequence[PendingWrite]) -> None:
+        """Let no other task of this process claim what the present one records and sends: it has not locked these notes."""
+        if entries and (task := asyncio.current_task()):
+            ids = {one.write_id for one in entries}
+            self._in_task |= ids
+            task.add_done_callback(lambda _: self._in_task.difference_update(ids))
 
     def _is_behind(self, write: PendingWrite, storing: Revision | Tombstone) -> bool:
         """Tell whether the index still has the base of a write, and not its answer: a move may leave the etag."""
@@ -330,9 +342,9 @@ class Journal:
                 self._ends_flushed.add(write.write_id)  # defence: end-without-caller-flushed
 
     def claim(self, write: PendingWrite) -> PendingWrite | None:
-        """Lease the entry to this process; None if another process is working on it."""
+        """Lease the entry to this process; None if another process, or another task, is working on it."""
         now = self._cache.clock()
-        claimed = self._cache.journal.claim(
+        claimed = write.write_id not in self._in_task and self._cache.journal.claim(
             write.write_id,
             owner=self.owner,
             now=now,
@@ -347,7 +359,8 @@ class Journal:
 
     def can_claim(self, write: PendingWrite) -> bool:
         """Tell whether :meth:`claim` would succeed now."""
-        return not self.is_leased(write) or self.may_take_from(write.owner)
+        free = not self.is_leased(write) or self.may_take_from(write.owner)
+        return free and write.write_id not in self._in_task
 
     def is_in_doubt(self, write: PendingWrite) -> bool:
         """Tell whether no other process makes the first attempt of an entry now: none has it, or one repeats it."""
@@ -407,5 +420,6 @@ class Journal:
 
     def in_flight(self, note_id: str) -> PendingWrite | None:
         """Return the note's unfinished entry."""
-        writes = self._cache.journal.in_flight()
-        return next((write for write in writes if write.note_id == note_id), None)
+        return next(
+            (one for one in self._cache.journal.in_flight() if one.note_id == note_id), None
+        )

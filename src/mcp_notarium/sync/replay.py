@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
-from collections.abc import Set as AbstractSet
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 
 from mcp_notarium.domain.note import Content, PendingWrite, WriteKind
@@ -66,8 +65,8 @@ class Replay:
         self._created: dict[Content, tuple[WriteResult, str | None]] = {}
         """Maps what new notes were to be to outcome and etag, for a caller who sends the same again."""
         self._backoff = ItemBackoff(stopwatch)
-        self._not_found: set[tuple[str, str]] = set()
-        """Write_id and note id of entries whose note was not under its name before this cycle's listing."""
+        self._not_found: dict[str, str] = {}
+        """Write_id to note id of entries whose note was not under its name before this cycle's listing."""
         self._late: list[NoteLock] = []
         """Locks of writes that took too long and go on; until they end their notes stay locked."""
 
@@ -79,22 +78,22 @@ class Replay:
         writes = self._cache.journal.in_flight()
         self._backoff.keep_only({write.write_id for write in writes})
         self._not_found.clear()
-        return await self._finish_each(writes)
+        return await self._finish_each(writes, listed={})
 
     async def finish_not_found(self) -> Counter[WriteOutcome | None]:
         """Finish what :meth:`finish_all` has left to a full listing, which was compared since."""
-        listed, left = self._not_found.copy(), {write_id for write_id, _ in self._not_found}
-        writes = self._cache.journal.in_flight() if left else ()
-        return await self._finish_each((w for w in writes if w.write_id in left), listed=listed)
+        listed = self._not_found.copy()
+        writes = self._cache.journal.in_flight() if listed else ()
+        return await self._finish_each((w for w in writes if w.write_id in listed), listed=listed)
 
     async def finish_own(self) -> None:
-        """Finish the entries whose answers only this process has, but for copies, which a task may be making. Raises as :meth:`finish_all`."""
+        """Finish the entries whose answers only this process has. Raises as :meth:`finish_all`."""
         if unstored := self._attempt.unstored:
             writes = [one for one in self._cache.journal.in_flight() if one.write_id in unstored]
             for gone in unstored.keys() - {one.write_id for one in writes}:
                 del unstored[gone]
             self._backoff.keep_only(())  # nobody else can, and the lease ends
-            await self._finish_each(one for one in writes if not one.copied)
+            await self._finish_each(writes, listed={})
 
     async def finish_earlier(self, note_id: str, lock: NoteLock) -> None:
         """Finish the note's unanswered write, or raise ``StoreUnavailable``, before another is made."""
@@ -202,7 +201,7 @@ class Replay:
         return hides or self._cache.shown(result.note_id) is not None
 
     async def _finish_each(
-        self, writes: Iterable[PendingWrite], *, listed: AbstractSet[tuple[str, str]] = frozenset()
+        self, writes: Iterable[PendingWrite], *, listed: Mapping[str, str]
     ) -> Counter[WriteOutcome | None]:
         outcomes: Counter[WriteOutcome | None] = Counter()
         for write in writes:
@@ -210,18 +209,18 @@ class Replay:
             self._late = [lock for lock in self._late if lock.is_busy]
             if len(self._late) < _MOST_LATE and self._is_free(write):
                 async with self._locks.lock(write.note_id, beside_calls=True) as lock:
-                    was_listed = (write.write_id, write.note_id) in listed
+                    was_listed = listed.get(write.write_id) == write.note_id
                     outcome = await self._finish_one(write, lock, listed=was_listed)
             outcomes[outcome] += 1
         return outcomes
 
     def is_due(self) -> bool:
         """Tell whether there is a write that :meth:`finish_all` would try now."""
-        writes = filter(self._is_free, self._cache.journal.in_flight())
-        return any(map(self._journal.can_claim, writes))
+        return any(map(self._is_free, self._cache.journal.in_flight()))
 
     def _is_free(self, write: PendingWrite) -> bool:
-        return not self._locks.is_locked(write.note_id) and not self._backoff.blocks(write.write_id)
+        held = self._locks.is_locked(write.note_id) or self._backoff.blocks(write.write_id)
+        return not held and self._journal.can_claim(write)
 
     async def _finish_one(
         self, write: PendingWrite, lock: NoteLock, *, listed: bool
@@ -238,7 +237,7 @@ class Replay:
         except CacheError:
             raise
         except PerhapsRenamed:
-            self._not_found.add((write.write_id, write.note_id))
+            self._not_found[write.write_id] = write.note_id
         except NotariumError as error:
             self._backoff.record_failure(write.write_id, error)
             if isinstance(error, _PERHAPS_EVERYBODY):

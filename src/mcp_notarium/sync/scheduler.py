@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull
 from mcp_notarium.files.locks import Leader
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mcp_notarium.logs import Logger
 
 
+_Feed = asyncio.Task[Event | None] | None
 TICK = 1.0
 """Seconds between two polls for requests of other processes, and of the leader's lock."""
 FAST_TICK = 0.05
@@ -196,12 +197,9 @@ class Scheduler:
         """Rest after a mass loss: until somebody asks, minutes pass, or a store that tells of changes has one."""
         await self._sleep(MIN_RETRY_PAUSE)
         sources = self._runner.sources
-        listen = sources.await_other_listing
-        feed = asyncio.create_task(listen()) if sources.on_this_machine else None
-        try:
+        listening = sources.await_other_listing() if sources.on_this_machine else None
+        async with _open(listening) as feed:
             await self._wait(max(SLOW_RETRY, self._interval), feed=feed)
-        finally:
-            await _stop(feed)
 
     async def _back_off(self) -> None:
         asked = retry_after_of(self._runner.last_failure)
@@ -220,17 +218,11 @@ class Scheduler:
         if pause and await self._wait(pause, until=self._runner.write_retry_due):
             return Event.DUE
         began, before = self._stopwatch(), LET_CALLS_PASS.set(self._let_calls_pass)
-        feed = (
-            asyncio.create_task(self._runner.listen())  # the task copies the variable
-            if self._runner.sources.can_long_poll()
-            else None
-        )
-        LET_CALLS_PASS.reset(before)
-        try:
+        opens = self._runner.sources.can_long_poll()
+        async with _open(self._runner.listen() if opens else None) as feed:
+            LET_CALLS_PASS.reset(before)  # the task has copied the variable
             await self._wait(self._interval, until=self._retries_or_sweep_due, feed=feed)
             event = feed.result() if feed is not None and feed.done() else None
-        finally:
-            await _stop(feed)
         waited = self._stopwatch() - began
         if event is Event.PAGE:
             await self._let_calls_pass()
@@ -254,11 +246,7 @@ class Scheduler:
         return self._runner.retries_due() or sources.sweep_due() or feed_due
 
     async def _wait(
-        self,
-        seconds: float,
-        *,
-        until: Callable[[], bool] = lambda: False,
-        feed: asyncio.Task[Event] | asyncio.Task[None] | None = None,
+        self, seconds: float, *, until: Callable[[], bool] = lambda: False, feed: _Feed = None
     ) -> bool:
         """Wait, at most until something is due; True if something is."""
         deadline = self._stopwatch() + seconds
@@ -281,9 +269,7 @@ class Scheduler:
             return self.leads and await self._runner.applier.tidy()
         return False
 
-    async def _tick(
-        self, seconds: float, feed: asyncio.Task[Event] | asyncio.Task[None] | None
-    ) -> None:
+    async def _tick(self, seconds: float, feed: _Feed) -> None:
         pause = asyncio.ensure_future(self._sleep(seconds))
         woken = asyncio.create_task(self._woken.wait())
         tasks = {pause, woken} | ({feed} if feed is not None else set())
@@ -295,10 +281,12 @@ class Scheduler:
             await asyncio.wait({pause, woken})
 
 
-async def _stop(task: asyncio.Task[Event] | asyncio.Task[None] | None) -> None:
-    if task is None:
-        return
-    task.cancel()
-    await asyncio.wait({task})
-    if not task.cancelled():
-        task.exception()
+@asynccontextmanager
+async def _open(listening: Coroutine[Any, Any, Event | None] | None) -> AsyncIterator[_Feed]:
+    feed = asyncio.create_task(listening) if listening else None
+    try:
+        yield feed
+    finally:
+        if feed is not None:
+            feed.cancel()
+            await asyncio.gather(feed, return_exceptions=True)

@@ -11,6 +11,7 @@ import pytest
 from mcp_notarium.domain.conflict_copy import MARK
 from mcp_notarium.domain.note import Content, WriteState
 from mcp_notarium.errors import (
+    CacheBusy,
     CacheFull,
     IdTaken,
     NoteNotFound,
@@ -317,6 +318,43 @@ def test_what_another_server_has_finished_is_not_kept_in_memory(clients, store, 
         assert not unstored
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("finds", ["cycle", "save"])
+@overwriting
+def test_a_copy_on_its_way_that_somebody_overwrites_is_not_made_twice(
+    clients, store, traits, finds
+):
+    """The cycle, or a save of the copy, meets the entry while the task that made it is still pushing it."""
+    client = clients(traits=traits)
+    push = client.remote.push
+
+    async def overwritten(write):
+        answer = await push(write)
+        if write.content.text.startswith(MARK):
+            client.remote.push = push
+            store.put(write.note_id, "quite another\n")
+            if finds == "cycle":
+                await client.sync()
+            else:
+                with suppress(CacheBusy):
+                    async with client.writer.locks.lock(write.note_id) as lock:
+                        await client.writer.replay.finish_of(write.note_id, lock)
+        return answer
+
+    async def scenario():
+        note = await open_note(client, store)
+        client.remote.push = overwritten
+        client.faults.plan(Fault.RACE, on="push", edit=lambda _: THEIRS)
+        with suppress(OutcomeUnknown):
+            await client.change(note, OURS)
+        client.faults.clear()
+        await client.run_cycles()
+
+    asyncio.run(scenario())
+    assert len(texts(store)) == 2
+    assert "quite another\n" in texts(store)
+    assert client.cache.journal.all() == []
 
 
 @pytest.mark.parametrize("error", [ValueError, StoreUnavailable])

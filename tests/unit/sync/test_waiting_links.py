@@ -100,6 +100,25 @@ def test_a_client_has_replaced_a_line_only_if_its_link_was_written_into_it(
     assert kept == (["agent 1"] if arrives else [])
 
 
+def test_a_cycle_leaves_links_to_the_save_that_is_writing_them(open_client, places, monkeypatch):
+    (places[1] / "other.md").write_text("[[Plan]]\n")
+    client, pushed = open_client(), []
+    push = client.remote.push
+
+    async def push_beside_cycle(write):
+        pushed.append(write.note_id)
+        answer = await push(write)
+        if len(pushed) == 2:
+            await client.sync()
+        return answer
+
+    monkeypatch.setattr(client.remote, "push", push_beside_cycle)
+    saved = asyncio.run(rename(client, "Plan.md", "New"))
+    assert sorted(saved.relinked) == sorted(pushed[1:]) == ["hub.md", "other.md"]
+    assert saved.waiting == ()
+    assert client.cache.journal.all() == []
+
+
 @pytest.mark.parametrize("title", ["Newest", "Plan", "Work/New"])
 def test_a_link_leads_to_its_note_that_was_renamed_once_more(open_client, places, title):
     client = open_client()
