@@ -199,7 +199,7 @@ async def _is_told(cache: Cache, store: Store, newest: Revision | Tombstone) -> 
         if page.cursor == cursor or not page.changes:
             break
         cursor = page.cursor
-    if (left := cache.progress.unresolved().get(newest.id)) and left == told_version(newest):
+    if cache.progress.unresolved().get(newest.id) in (0, told_version(newest)):
         return True
     return _bears_out(told or cache.notes.base(newest.id) or Tombstone(newest.id), newest)
 

@@ -171,11 +171,14 @@ def test_an_answer_that_is_older_than_the_news_is_not_used_and_asked_for_again(l
     assert unresolved(loaded) == ()
 
 
-def test_a_note_can_be_saved_while_the_news_of_it_waits_for_an_answer(loaded, store):
+@pytest.mark.parametrize("numbered", [True, False])
+def test_a_note_can_be_saved_while_the_news_of_it_waits_for_an_answer(loaded, store, numbered):
     changed_elsewhere(loaded, store, "n0")
     loaded.faults.plan(Fault.UNAVAILABLE, on="get")
     asyncio.run(loaded.sync())
     assert unresolved(loaded) == ("n0",)
+    if not numbered:  # as of a note that was made again
+        loaded.cache.progress.mark_unresolved({"n0": 0})
     saved = asyncio.run(loaded.change(loaded.note("n0"), "mine\nnote 0\n"))
     assert saved.merged
     assert store.text("n0") == "mine\nnote 0\nmore\n"
