@@ -11,9 +11,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 SHARED = (
-    "tests/cli/", "tests/crash/", "tests/interaction/", "tests/property/", "tests/security/", "tests/unit/account/",
+    "tests/bench/", "tests/cli/", "tests/crash/", "tests/explorer/test_breaks", "tests/explorer/test_orders",
+    "tests/interaction/", "tests/property/", "tests/security/", "tests/simulated/", "tests/soak/", "tests/supply/",
+    "tests/unit/account/", "tests/unit/stores/",
 )  # fmt: skip
-"""Folders with most of the time of all tests: those that start the program, and two more."""
+"""What takes most of the time of all tests: folders whose tests start the program, and others as dear."""
 
 LONG = os.environ.get("NOTARIUM_LONG_TESTS") == "1"
 SEED = os.environ.setdefault("NOTARIUM_TEST_SEED", f"{datetime.now(UTC):%Y-%m-%d}")
@@ -24,10 +26,11 @@ _PART = os.environ.get("NOTARIUM_TEST_PART", "all")
 
 
 def is_left_out(name: str) -> bool:
-    """Tell whether the other part of a run has this test, of all its cases; ``./scripts/test`` names the part."""
+    """Tell whether another part of a run has this test, of all its cases; ``./scripts/test`` names the part, as 1/4."""
     if _PART == "all" or not name.startswith(SHARED):
         return False
-    return dice(name.partition("[")[0]).randrange(2) != int(_PART) - 1
+    part, parts = map(int, _PART.split("/"))
+    return dice(name.partition("[")[0]).randrange(parts) != part - 1
 
 
 def dice(name: str) -> random.Random:
