@@ -89,10 +89,11 @@ class Talk:
 
         async def asked(question: Question, *, app: App) -> bool:
             server, world = self.server, self.server.world
-            self.question, self.said, self._asked_at = question, None, world.loop.time()
+            self.question, self.said = question, None
             self.answer, self.thinks = world.chooser.answer(server.name, ANSWERS)
             world.note(f"{server.name} asks: {question.text}")
             await self._look(question)
+            self._asked_at = world.loop.time()
             if by_protocol := not isinstance(call, Asked):
                 server.talks.append(self)
             try:
