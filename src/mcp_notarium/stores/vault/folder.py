@@ -36,7 +36,7 @@ SETTLED = 0.05
 LONGEST_WAIT = 1.0
 """Most seconds to wait for that."""
 _BEHIND, _AHEAD = 60.0, 86400.0
-"""Seconds by which the clock of a drive may differ: of one that is further behind, an empty file counts as old."""
+"""Seconds by which the clock of a drive may be behind, if the file is empty, and ahead; a file of another date is old."""
 _CHUNK = 1 << 20
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 _BUSY = (errno.EBUSY, errno.EAGAIN)
@@ -277,7 +277,7 @@ def read_settled(file: int, *, largest: int, own: Mark | None = None) -> FileByt
     """Read until the file has been left alone for a moment, an empty one for longer: programs empty a file before they write it.
 
     ``own``: the file and its bytes as they were whole. A reader that finds just these has no half of another write.
-    A date may be by another clock than ours, so what it says of a moment ago or of later is not believed.
+    A date may be by another clock than ours: one of later, or of an empty file, tells little.
     """
     began = since = time.monotonic()
     state: tuple[int, int] | None = None
