@@ -130,6 +130,21 @@ def _rebased_whoever_has_it(set_attribute: Set) -> None:
     set_attribute(Journal, "rebase", rebased)
 
 
+def _older_by_its_date(set_attribute: Set) -> None:
+    apply = NoteTable.apply
+
+    def is_news(table: NoteTable, change: Any) -> bool:
+        base = table.base(change.id)
+        if base is None or isinstance(change, Tombstone):
+            return True
+        return bool(change.modified_at > base.modified_at - 60)
+
+    def applied(self: NoteTable, changes: Any, **how: bool) -> Any:
+        return apply(self, [one for one in changes if is_news(self, one)], **how)
+
+    set_attribute(NoteTable, "apply", applied)
+
+
 BREAKS: dict[str, Break] = {
     "a merge is not told": Break(
         "simplenote, apart", _merge_not_told, ("does not tell that it is merged",)
@@ -150,6 +165,9 @@ BREAKS: dict[str, Break] = {
     ),
     "a late save is merged from what is there now": Break(
         "simplenote", _merged_from_what_is_there_now, ("lost", "names who has not written")
+    ),
+    "what has an older date is taken for older": Break(
+        "simplenote, apart", _older_by_its_date, ("the store [",)
     ),
     "every process leads": Break("simplenote", _every_process_leads, ("of a computer sync",)),
     "a merge takes the last tag that shows a note": Break(

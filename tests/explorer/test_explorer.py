@@ -15,12 +15,14 @@ import pytest
 from explorer.choices import Chooser
 from explorer.folders import Folder
 from explorer.kept import COVERING, KEPT
+from explorer.place import MemoryPlace
 from explorer.run import neighbour, play, replayed, seeded, tell
 from explorer.shares import share
-from explorer.world import WORLDS
+from explorer.world import WORLDS, Plan, World
 from mcp_notarium.account import anchor_keeper
 from support.cache_room import new_file
 from support.long import LONG, SEED, sample
+from support.memory_client import ROWS
 from support.sync_rig import DATABASE
 
 TESTS = Path(__file__).parents[1]
@@ -96,6 +98,30 @@ def test_the_real_dates_of_a_database_change_no_run(monkeypatch: pytest.MonkeyPa
     before = seeded(world, "ordinary", number)
     monkeypatch.setattr(anchor_keeper, "_written", lambda _found: (0, 0))
     assert seeded(world, "ordinary", number).digest == before.digest
+
+
+@pytest.mark.slow("the first one loads a world")
+@pytest.mark.parametrize(("option", "ahead"), [(1, -3600.0), (2, -2.0), (3, 2.0), (4, 3600.0)])
+def test_a_wrong_clock_is_in_the_dates_that_the_servers_of_one_computer_write(
+    option: int, ahead: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places: list[MemoryPlace] = []
+
+    def make_place(world: World) -> MemoryPlace:
+        places.append(MemoryPlace(world, ROWS["simplenote"]))
+        return places[-1]
+
+    def dates_of(schedule: dict[str, int]) -> dict[str, float]:
+        assert replayed("two computers", schedule, rests=False).fault == ""
+        notes = [places[-1].store.fields(one) for one in places[-1].ids()]
+        return {one["text"][0]: one["created"] for one in notes if one["text"][0] in "ab"}
+
+    monkeypatch.setitem(WORLDS, "two computers", Plan(make_place, apart=True))
+    each_makes_a_note = {"act 1 of a #1": 1, "act 1 of b #1": 1}
+    right = dates_of(each_makes_a_note)
+    chosen = {"seconds that the clock of n is ahead by #1": option}
+    wrong = dates_of(each_makes_a_note | chosen)
+    assert wrong == pytest.approx(right | {"b": right["b"] + ahead}, rel=0, abs=0.001)
 
 
 def test_what_a_run_leaves_is_gone_in_the_next_one(tmp_path: Path) -> None:

@@ -208,9 +208,9 @@ class HttpSession:
         except (httpx.HTTPError, httpx.InvalidURL):  # defence: http-header-not-quoted
             # Not chained: such an error may quote a header, and headers hold secrets.
             raise StoreProtocolError("the note store broke the HTTP protocol") from None
-        now = self._wall_clock()
-        self.clock_difference = clock_difference(reply.headers.get("date"), now=now)
-        wait = retry_after_seconds(reply.headers.get("retry-after"), now=now)
+        now, date = self._wall_clock(), reply.headers.get("date")
+        self.clock_difference = clock_difference(date, now=now)
+        wait = retry_after_seconds(reply.headers.get("retry-after"), now=now, date=date)
         return Outcome(reply=reply, retry_after=wait)
 
     async def _exchange(self, request: Request, *, seconds: float, sent: _SendTrace) -> Reply:

@@ -173,9 +173,10 @@ def host_of(url: str) -> str:
     return shown if port == _PORTS.get(scheme) else f"{shown}:{port}"
 
 
-def retry_after_seconds(header: str | None, *, now: float) -> float | None:
-    """Return the seconds from ``now`` that a ``Retry-After`` header asks for, never negative.
+def retry_after_seconds(header: str | None, *, now: float, date: str | None = None) -> float | None:
+    """Return the seconds that a ``Retry-After`` header asks for, never negative.
 
+    ``date``: the ``Date`` header beside it, by the same clock; without one ``now`` is taken.
     None for no header or one that is neither a number of seconds nor an HTTP date.
     """
     if header is None:
@@ -183,7 +184,8 @@ def retry_after_seconds(header: str | None, *, now: float) -> float | None:
     try:
         seconds = float(header)
     except ValueError:
-        seconds = _until(header, now)
+        ahead = math.nan if date is None else _until(date, now)
+        seconds = _until(header, now + ahead if math.isfinite(ahead) else now)
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 

@@ -124,6 +124,14 @@ def test_retry_after_as_a_date_is_waited_for() -> None:
     assert script.pauses == [5.0]
 
 
+@pytest.mark.parametrize("hour", [21, 22, 23])
+def test_retry_after_as_a_date_is_by_the_clock_of_the_service(hour: int) -> None:
+    date, until = (f"Tue, 14 Nov 2023 {hour}:13:{second} GMT" for second in (20, 25))
+    script = Script(status(503, date=date, retry_after=until), ok())
+    script.send(READ)
+    assert script.pauses == [5.0]
+
+
 def test_retry_after_beyond_the_deadline_is_passed_to_the_caller() -> None:
     script = Script(status(429, retry_after="60"))
     with pytest.raises(RateLimited) as caught:

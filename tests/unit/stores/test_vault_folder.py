@@ -48,11 +48,12 @@ def read(vault: VaultFolder, path: str) -> bytes:
             os.close(file)
 
 
+@pytest.mark.parametrize("ahead", [0.0, -30.0, 30.0, 3600.0])
 @pytest.mark.parametrize("text", [b"text\n", b""])
 def test_a_file_that_was_just_emptied_is_read_when_it_is_written_or_left_alone(
-    vault: VaultFolder, place: Path, monkeypatch: pytest.MonkeyPatch, text: bytes
+    vault: VaultFolder, place: Path, monkeypatch: pytest.MonkeyPatch, text: bytes, ahead: float
 ) -> None:
-    """Its tags are gone with its text, and what they hide would be shown."""
+    """Its tags are gone with its text, and what they hide would be shown; the drive may have another clock."""
     note, now, slept = place / "Note.md", 1e9, [0.0]
 
     def sleep(seconds: float) -> None:
@@ -62,12 +63,35 @@ def test_a_file_that_was_just_emptied_is_read_when_it_is_written_or_left_alone(
             os.utime(note, (now + 0.5, now + 0.5))
 
     monkeypatch.setattr(folder_module.time, "sleep", sleep)
-    monkeypatch.setattr(folder_module.time, "time", lambda: now + slept[-1])
+    monkeypatch.setattr(folder_module.time, "time", lambda: now + slept[-1] - ahead)
     monkeypatch.setattr(folder_module.time, "monotonic", lambda: slept[-1])
     note.write_bytes(b"")
     os.utime(note, (now - 0.2, now - 0.2))
     assert read(vault, "Note.md") == text
-    assert 0.5 < slept[-1] < 0.85
+    assert 0.5 < slept[-1] < 1.1
+
+
+@pytest.mark.parametrize("ahead", [0.0, 0.5, 3600.0])
+def test_a_file_is_read_when_nobody_writes_it_on_a_drive_whose_clock_is_ahead(
+    vault: VaultFolder, place: Path, monkeypatch: pytest.MonkeyPatch, ahead: float
+) -> None:
+    note, now, slept = place / "Note.md", 1e9, [0.0]
+
+    def write(text: bytes) -> None:
+        note.write_bytes(text)
+        os.utime(note, (now + slept[-1], now + slept[-1]))
+
+    def sleep(seconds: float) -> None:
+        slept.append(slept[-1] + seconds)
+        if slept[-2] < 0.045 <= slept[-1]:
+            write(b"half and the rest")
+
+    monkeypatch.setattr(folder_module.time, "sleep", sleep)
+    monkeypatch.setattr(folder_module.time, "time", lambda: now + slept[-1] - ahead)
+    monkeypatch.setattr(folder_module.time, "monotonic", lambda: slept[-1])
+    write(b"half")
+    assert read(vault, "Note.md") == b"half and the rest"
+    assert slept[-1] < 0.2
 
 
 def test_a_file_that_is_emptied_again_and_again_is_in_use(

@@ -35,6 +35,8 @@ SETTLED = 0.05
 """Seconds without a change after which a file counts as written to its end."""
 LONGEST_WAIT = 1.0
 """Most seconds to wait for that."""
+_BEHIND, _AHEAD = 60.0, 86400.0
+"""Seconds by which the clock of a drive may be behind, if the file is empty, and ahead; a file of another date is old."""
 _CHUNK = 1 << 20
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 _BUSY = (errno.EBUSY, errno.EAGAIN)
@@ -275,8 +277,10 @@ def read_settled(file: int, *, largest: int, own: Mark | None = None) -> FileByt
     """Read until the file has been left alone for a moment, an empty one for longer: programs empty a file before they write it.
 
     ``own``: the file and its bytes as they were whole. A reader that finds just these has no half of another write.
+    A date may be by another clock than ours: one of later, or of an empty file, tells little.
     """
-    deadline = time.monotonic() + LONGEST_WAIT
+    began = since = time.monotonic()
+    state: tuple[int, int] | None = None
     while True:
         found = SYSTEM.look_at_open(file)
         if found.st_size > largest:
@@ -285,14 +289,16 @@ def read_settled(file: int, *, largest: int, own: Mark | None = None) -> FileByt
         data = _read(file, largest)
         now = SYSTEM.look_at_open(file)
         same = now.st_mtime_ns == found.st_mtime_ns and now.st_size == len(data)
+        clock, before, state = time.monotonic(), state, (now.st_mtime_ns, now.st_size)
+        since = since if before in (None, state) else clock
         # defence: emptied-file-waits data=True
-        pause = SETTLED if data else LONGEST_WAIT
-        left_alone = abs(time.time() - now.st_mtime) > pause
+        pause, old = (SETTLED, SETTLED) if data else (LONGEST_WAIT, _BEHIND)
+        left_alone = clock - since >= pause or not -_AHEAD < time.time() - now.st_mtime <= old
         if now.st_size and SYSTEM.has_no_blocks(now) and not data.strip(b"\0"):
             raise Evicted
         if same and (left_alone or (own is not None and own == (now.st_ino, digest_of(data)))):
             return FileBytes(data, now)
-        if time.monotonic() > deadline:
+        if clock - began > LONGEST_WAIT:
             if not data:
                 raise InUse
             return FileBytes(data, now)
