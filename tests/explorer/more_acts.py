@@ -24,6 +24,8 @@ class Tags:
 
     given: dict[str, set[str]] = field(default_factory=dict)
     """Id to the tags that a server has given to the note, as it was answered."""
+    born: dict[str, str] = field(default_factory=dict)
+    """First word of a new note to the tag with which it is made: it never lacks that."""
     renamed: dict[str, set[str]] = field(default_factory=dict)
     """Tag to what some call was to make of it, whether it was answered or not."""
 
@@ -67,6 +69,9 @@ class Tags:
 
     def judge(self, store: dict[str, Content], taken: set[str]) -> None:
         """Demand that no tag is lost, and that none is left whose renaming is answered as done for all."""
+        for note_id, content in store.items():
+            if tag := self.born.get(content.text.partition("\n")[0]):
+                self.given.setdefault(note_id, set()).add(tag)
         if missing := self.missing(store, taken):
             raise Broken(f"tags lost: {missing}; the store has {store}")
         if left := self.left(store):

@@ -609,7 +609,11 @@ class World:
         word, twice = self.word(server.name), self.oracle.perhaps_twice
         if self.place.traits.ids.named:
             twice.add(word)
-        saved = await self._promising(server, word, "save", text=f"{word}\nnew\n")
+        asked: dict[str, Any] = {"text": f"{word}\nnew\n"}
+        if self.chooser.choose(f"a new note of {server.name} has a tag", 2, rate=0.3):
+            self.oracle.tags.born[word] = self.word("tag")
+            asked["tags"] = [self.oracle.tags.born[word]]
+        saved = await self._promising(server, word, "save", **asked)
         if saved.ok:
             twice.discard(word)
         if saved.again:
