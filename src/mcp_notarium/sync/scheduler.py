@@ -91,9 +91,6 @@ class Scheduler:
             while True:
                 while not self._leader.acquire():
                     self._woken.clear()
-                    with suppress(Exception):  # it is tried again
-                        self._writer.cards.release()
-                        await self._writer.replay.finish_own()
                     await self._tick(TICK, None)
                 self.leads = True
                 self._cache.database.set_checkpointer(True)
@@ -208,8 +205,11 @@ class Scheduler:
             delay = min(delay, FILE_RETRY)  # defence: failed-files-looked-at-soon
         # A store that asked us to wait, or has just failed, is not asked again at once,
         # also if somebody requests a cycle.
-        blocked = delay if asked is not None else min(delay, MIN_RETRY_PAUSE)
-        await self._sleep(blocked)
+        blocked = rest = delay if asked is not None else min(delay, MIN_RETRY_PAUSE)
+        while rest > 0:
+            await self._retry_refused()
+            await self._sleep(min(TICK, rest))
+            rest -= TICK
         await self._wait(delay - blocked)
 
     async def _listen(self) -> Event:
@@ -269,7 +269,14 @@ class Scheduler:
             return self.leads and await self._runner.applier.tidy()
         return False
 
+    async def _retry_refused(self) -> None:
+        """Do what only this process can, and the disk or a lock has refused. Never fails."""
+        with suppress(Exception):  # it is tried again
+            self._writer.cards.release()
+            await self._writer.replay.finish_own()
+
     async def _tick(self, seconds: float, feed: _Feed) -> None:
+        await self._retry_refused()
         async with _begun(self._sleep(seconds)) as pause, _begun(self._woken.wait()) as woken:
             tasks = {one for one in (pause, woken, feed) if one is not None}
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -14,8 +14,10 @@ from mcp_notarium.errors import (
     CacheBusy,
     CacheFull,
     IdTaken,
+    LoginRequired,
     NoteNotFound,
     OutcomeUnknown,
+    RateLimited,
     StoreRejected,
     StoreUnavailable,
 )
@@ -30,7 +32,7 @@ from support.memory_client import (
     ROWS,
     Fault,
 )
-from support.sync_rig import LEASE, until
+from support.sync_rig import LEASE, running, until
 
 BASE = "Title\none\ntwo\nthree\n"
 OURS = "Title\none\nTWO, I say\nthree\n"
@@ -294,6 +296,81 @@ def test_a_server_that_does_not_lead_tries_again_while_its_lease_holds(
     new = {*OURS.splitlines(), *THEIRS.splitlines()} - {*BASE.splitlines()}
     assert new <= {line for text in texts(store) for line in text.splitlines()}
     assert client.cache.journal.all() == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        LoginRequired("not logged in"),
+        StoreUnavailable("away"),
+        RateLimited("slow down", retry_after=300.0),
+    ],
+    ids=["login", "away", "patience"],
+)
+def test_a_server_that_leads_tries_again_while_it_rests(clients, store, time, monkeypatch, error):
+    """It rests for minutes, and the lease ends before."""
+    client, other = clients(traits=LIKE_TRILIUM), clients(traits=LIKE_TRILIUM)
+    saved_at, start = [], time.now
+
+    def full(*_given, **_how):
+        raise CacheFull("no space")
+
+    async def save(note):
+        with monkeypatch.context() as disk:
+            disk.setattr(client.writer._journal, "finish", full)
+            client.faults.plan(Fault.RACE, on="push", edit=lambda _: THEIRS)
+            with pytest.raises(OutcomeUnknown):
+                await client.change(note, OURS)
+        saved_at.append(time.now)
+
+    async def scenario():
+        note = await open_note(client, store)
+
+        async def refused(*_given, **_how):
+            if time.now > start + 400 and not saved_at:
+                await save(note)
+            raise error
+
+        async def sleep(seconds):
+            until_then = time.now + seconds
+            while time.now < until_then:
+                await time.sleep(min(1.0, until_then - time.now))
+
+        for name in ("changes", "list_page"):
+            monkeypatch.setattr(client.remote, name, refused)
+        client.scheduler._sleep = sleep
+        async with running(client):
+            await until(lambda: saved_at and time.now > saved_at[0] + LEASE)
+        await other.writer.replay.finish_all()
+        monkeypatch.undo()
+        await other.run_cycles()
+
+    asyncio.run(scenario())
+    new = {*OURS.splitlines(), *THEIRS.splitlines()} - {*BASE.splitlines()}
+    assert new <= {line for text in texts(store) for line in text.splitlines()}
+    assert client.cache.journal.all() == []
+
+
+def test_a_server_that_leads_runs_no_cycles_for_an_answer_that_the_disk_refuses(
+    clients, store, time, monkeypatch
+):
+    client = clients(traits=LIKE_TRILIUM)
+
+    def full(*_given, **_how):
+        raise CacheFull("no space")
+
+    async def scenario():
+        note, start = await open_note(client, store), time.now
+        monkeypatch.setattr(client.writer._journal, "finish", full)
+        client.faults.plan(Fault.RACE, on="push", edit=lambda _: THEIRS)
+        with pytest.raises(OutcomeUnknown):
+            await client.change(note, OURS)
+        client.faults.clear()
+        async with running(client):
+            await until(lambda: time.now > start + 100)
+
+    asyncio.run(scenario())
+    assert client.remote.calls.count("changes") < 10
 
 
 def test_what_another_server_has_finished_is_not_kept_in_memory(clients, store, monkeypatch):
