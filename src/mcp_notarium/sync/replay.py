@@ -87,10 +87,12 @@ class Replay:
         return await self._finish_each((w for w in writes if w.write_id in listed), listed=listed)
 
     async def finish_own(self) -> None:
-        """Finish the entries whose answers only this process has. Raises as :meth:`finish_all`."""
+        """Finish the entries whose answers only this process has. Raises as :meth:`finish_all`, and ``CacheBusy`` while another process writes."""
         if not (unstored := self._attempt.unstored):
             return
-        writes = [one for one in self._cache.journal.in_flight() if one.write_id in unstored]
+        # Nothing else here would run while a statement waits for the lock.
+        with self._cache.database.without_waiting(), self._cache.transaction():
+            writes = [one for one in self._cache.journal.in_flight() if one.write_id in unstored]
         for gone in unstored.keys() - {one.write_id for one in writes}:
             del unstored[gone]
         for write in writes:  # nobody else can, and the lease ends

@@ -270,9 +270,10 @@ class Scheduler:
         return False
 
     async def _retry_refused(self) -> None:
-        """Do what only this process can, and the disk or a lock has refused. Never fails."""
+        """Do what only this process can, and the disk or a lock has refused. Waits for no lock; never fails."""
         with suppress(Exception):  # it is tried again
-            self._writer.cards.release()
+            with self._cache.database.without_waiting():
+                self._writer.cards.release()
             await self._writer.replay.finish_own()
 
     async def _tick(self, seconds: float, feed: _Feed) -> None:

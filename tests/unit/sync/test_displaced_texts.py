@@ -4,7 +4,9 @@ What a save answers is true also where the store does not take what keeps both t
 """
 
 import asyncio
-from contextlib import nullcontext, suppress
+import json
+from contextlib import closing, nullcontext, suppress
+from dataclasses import asdict
 
 import pytest
 
@@ -23,6 +25,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.files.locks import Leader
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus, Retry
+from mcp_notarium.sync.link_writes import CardMove
 from support.memory_client import (
     LIKE_EVENTS,
     LIKE_EXAMPLE,
@@ -371,6 +374,49 @@ def test_a_server_that_leads_runs_no_cycles_for_an_answer_that_the_disk_refuses(
 
     asyncio.run(scenario())
     assert client.remote.calls.count("changes") < 10
+
+
+@pytest.mark.parametrize("waits", ["text", "cards"])
+def test_a_server_that_does_not_lead_answers_while_another_program_keeps_the_index_locked(
+    clients, store, monkeypatch, waits
+):
+    """A statement that waits for the lock lets nothing else run for five seconds."""
+    client = clients(traits=LIKE_TRILIUM)
+    journal, state, ticks = client.writer._journal, client.cache.sync_state, []
+
+    def full(*_given, **_how):
+        raise CacheFull("no space")
+
+    async def sleep(seconds):
+        ticks.append(seconds)
+        await client.time.sleep(seconds)
+
+    async def scenario():
+        note = await open_note(client, store)
+        if waits == "cards":
+            move = CardMove(["old.md"], "new.md", {"b.canvas": []}, journal.owner)
+            state.add_card_move("key", json.dumps(asdict(move)))
+        else:
+            with monkeypatch.context() as disk:
+                disk.setattr(journal, "finish", full)
+                client.faults.plan(Fault.RACE, on="push", edit=lambda _: THEIRS)
+                with pytest.raises(OutcomeUnknown):
+                    await client.change(note, OURS)
+        client.scheduler._sleep = sleep
+        with closing(client.cache.database.open_another()) as another:
+            another.run("BEGIN IMMEDIATE")
+            async with running(client):
+                await until(lambda: len(ticks) > 20, seconds=4)
+                another.run("ROLLBACK")
+                await until(lambda: not client.writer._attempt.unstored and not owned(state))
+
+    def owned(state):
+        return [said for _, said in state.card_moves() if json.loads(said)["owner"]]
+
+    leading = Leader(client.folder / "sync.lock")
+    assert leading.acquire()
+    asyncio.run(scenario())
+    leading.release()
 
 
 def test_what_another_server_has_finished_is_not_kept_in_memory(clients, store, monkeypatch):
