@@ -138,11 +138,8 @@ class Scheduler:
 
     def status(self) -> SyncStatus:
         """Return how sync stands."""
-        status = read_status(
-            self._cache,
-            leading=self._runner.state if self.leads else None,
-            failure=self._runner.last_failure,
-        )
+        leading = self._runner.state if self.leads else None
+        status = read_status(self._cache, leading=leading, failure=self._runner.last_failure)
         return replace(status, last_error=LEADER_SILENT) if self._leader_silent(status) else status
 
     @property
