@@ -270,7 +270,8 @@ class Scheduler:
         """Do what only this process can, and the disk or a lock has refused. Waits for no lock; never fails."""
         with suppress(Exception):  # it is tried again
             with self._cache.database.without_waiting():
-                self._writer.cards.release()
+                if self._cache.sync_state.card_moves():
+                    self._writer.cards.release()
             await self._writer.replay.finish_own()
 
     async def _tick(self, seconds: float, feed: _Feed) -> None:
