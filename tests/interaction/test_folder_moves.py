@@ -14,6 +14,7 @@ from mcp_notarium.errors import CacheFull
 from mcp_notarium.library import Library
 from mcp_notarium.markup.obsidian_links import find_links, name_key, relative_place, resolve
 from mcp_notarium.stores.vault import canvases
+from mcp_notarium.stores.vault.folder import InUse
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.tools.toolsets import find_toolset
 from support.bulk_results import rows_of
@@ -293,6 +294,50 @@ async def test_a_canvas_that_is_in_use_while_its_cards_are_counted_follows_as_we
         assert (done["status"], done.get("refused")) == ("moved", None)
         assert {*refused} == {"Board.canvas", "Main.canvas"}
         assert it.files() == MOVED
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["there", "and back"])
+async def test_cards_of_files_in_a_canvas_that_is_in_use_all_the_time_follow_later(
+    tmp_path, monkeypatch, back
+):
+    read, held = canvases.read_file, ["Main.canvas"]
+
+    def in_use(parent, name, **how):
+        if name in held:
+            raise InUse
+        return read(parent, name, **how)
+
+    monkeypatch.setattr(canvases, "read_file", in_use)
+    async with vault(tmp_path, FILES) as it:
+        done = await it.manage(**MOVE, confirm=True)
+        assert it.files() == MOVED | {"Main.canvas": FILES["Main.canvas"]}
+        if back:
+            await it.undo(done)
+        held.clear()
+        await it.harness.sync()
+        assert it.files() == (FILES if back else MOVED)
+        assert it.harness.app.cache.sync_state.card_moves() == []
+
+
+async def test_a_card_stays_with_the_file_that_has_come_to_the_old_path_of_another(
+    tmp_path, monkeypatch
+):
+    read, held = canvases.read_file, ["Main.canvas"]
+
+    def in_use(parent, name, **how):
+        if name in held:
+            raise InUse
+        return read(parent, name, **how)
+
+    monkeypatch.setattr(canvases, "read_file", in_use)
+    async with vault(tmp_path, FILES) as it:
+        await it.manage(**MOVE, confirm=True)
+        (it.folder / "Old").mkdir()
+        (it.folder / "Old/pic.png").write_text("another")
+        held.clear()
+        await it.harness.sync()
+        shown = [one["file"] for one in json.loads(it.files()["Main.canvas"])["nodes"]]
+        assert shown == ["New/Deep/sub/B.md", "Old/pic.png"]
 
 
 async def test_limits_count_notes_and_files_and_the_repeated_call_does_the_rest(tmp_path):

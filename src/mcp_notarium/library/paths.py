@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, cast
 from unicodedata import normalize
 
-from mcp_notarium.errors import CacheBusy
+from mcp_notarium.errors import CacheBusy, OutcomeUnknown, StoreError
 from mcp_notarium.markup.obsidian_links import count_links, settled
 from mcp_notarium.storage import note_links, note_lookup
 
@@ -188,13 +189,14 @@ class Paths:
         cards: dict[str, Changes] = {one: {} for one in await self.find_file_cards(old)}
         if not all(map(scope.permits_path, (old, new, *cards))):
             raise scope.refusal("This file, or a canvas that shows it, may only be read here.")
-        # Before the file: the process that goes on after a cut finds files that are still to move, and no cards.
-        shows = await self._folders.move_cards(cards, old=old, new=new)
-        there = await self._folders.move_file(old, new)
-        if not there:
-            moved: dict[str, Changes] = {one: {} for one, done in shows.items() if done}
-            await self._folders.move_cards(moved, old=new, new=old)
-        else:
+        async with self._writer.cards.following(old, new, cards) if cards else nullcontext():
+            if cards:  # the process that goes on after a cut finds no such file, and no cards
+                await self._cache.flush()
+            try:
+                there = await self._folders.move_file(old, new)
+            except StoreError as error:
+                raise OutcomeUnknown(error.message) from error
+        if there:
             self._cache.change_records.rename_kept_file(old, new)
         return there
 

@@ -7,7 +7,7 @@ becomes an event of the table; nothing that was stored is ever taken back.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -51,17 +51,16 @@ class CycleRunner:
         self.applier = BatchApplier(cache, store, stopwatch=stopwatch)
         self.sources = BatchReader(cache, store, applier=self.applier, stopwatch=stopwatch)
         self.state = State.IDLE
-        self._logged_left_out = self._last_request = self._finished_writes = 0
+        self._logged_left_out = 0
         self._plan: Batches | None = None
         self._batch = Batch((), 0)
-        self._tally = Tally()
-        self._began = 0.0
         self._failure: NotariumError | None = None
         self.last_failure: NotariumError | None = None
         """The error of the last cycle; None: it succeeded."""
         self._retry_at = 0.0
         self.backoff = CycleBackoff()
-        self._began_by_feed = self._unwritten_since = self._cursor_lost = False
+        self._began_by_feed = self._unwritten_since = False
+        self._begin()
         self._stamp_at_end: tuple[int, int] | None = None
         self._recorded = True
 
@@ -91,8 +90,6 @@ class CycleRunner:
         """
         try:
             batches = await self.sources.listen()
-        except CacheDamaged:
-            raise
         except Exception as error:  # noqa: BLE001 - as in _perform_guarded
             self._begin()
             return self._event_of_failure(error)
@@ -129,13 +126,13 @@ class CycleRunner:
         except Superseded:
             await self._drop_plan()
             return Event.MORE
-        except CacheDamaged:
-            raise
         except Exception as error:  # noqa: BLE001 - one bad answer must not end sync for good
             await self._drop_plan()
             return self._event_of_failure(error)
 
     def _event_of_failure(self, error: Exception) -> Event:
+        if isinstance(error, CacheDamaged):
+            raise error
         if not isinstance(error, NotariumError):
             error = StoreUnavailable(f"sync met an unexpected {type(error).__name__}")
         self._failure = error
@@ -152,10 +149,7 @@ class CycleRunner:
 
     async def _perform(self) -> Event:
         if self.state is State.PUSHING:
-            self._count_finished(await self._writer.replay.finish_all())
-            if self._cache.sync_state.card_moves():
-                await self._writer.cards.finish()
-            return Event.PUSHED
+            return await self._finish(self._writer.replay.finish_all(), Event.PUSHED)
         if self.state is State.INDEXING:
             return await self._ask()
         if self.state is State.FETCHING:
@@ -164,7 +158,8 @@ class CycleRunner:
         await self.applier.commit(self._batch, self._tally)
         return Event.MORE
 
-    def _count_finished(self, outcomes: Counter[WriteOutcome | None]) -> None:
+    async def _finish(self, writes: Awaitable[Counter[WriteOutcome | None]], then: Event) -> Event:
+        outcomes = await writes
         self._finished_writes += outcomes.total() - outcomes[None]
         if self._log and outcomes.total() > outcomes[WriteOutcome.STORED]:
             self._log.warning(
@@ -174,6 +169,9 @@ class CycleRunner:
                 rejected=outcomes[WriteOutcome.REFUSED],
                 waiting=outcomes[None] + outcomes[WriteOutcome.WAITING],
             )
+        if self._cache.sync_state.card_moves():
+            await self._writer.cards.finish()
+        return then
 
     async def _ask(self) -> Event:
         if self._plan is None:
@@ -181,10 +179,7 @@ class CycleRunner:
         batch = await anext(self._plan, None)
         if batch is None:
             self._plan = None
-            self._count_finished(await self._writer.replay.finish_not_found())
-            if self._cache.sync_state.card_moves():
-                await self._writer.cards.finish()
-            return Event.NOTHING_NEW
+            return await self._finish(self._writer.replay.finish_not_found(), Event.NOTHING_NEW)
         self._batch = batch
         return Event.PAGE
 
@@ -203,9 +198,7 @@ class CycleRunner:
             self.backoff.record_write()
         elif self._began_by_feed or self._tally.deferred:
             self.backoff.record_empty()  # defence: empty-success-slows-down
-        if succeeded:
-            self._failure = None
-        self.last_failure = self._failure
+        self.last_failure = None if succeeded else self._failure
         if not self._began_by_feed or self._tally.deferred:
             self._retry_at = self._stopwatch() + FIRST_DELAY
         self._record()

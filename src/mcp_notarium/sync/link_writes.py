@@ -1,4 +1,4 @@
-"""Let the links of other notes and the cards of canvases follow a renamed note, also after a kill.
+"""Let the links of other notes and the cards of canvases follow a renamed note, and cards a moved file, also after a kill.
 
 What is to be done is on the disk before the note is renamed. It is done once the index has the note under its new
 path only, and forgotten if the note keeps its old one. A canvas is read right before its paths are changed: what anybody
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, cast
@@ -60,7 +60,7 @@ def make_link_writes(
 
 @dataclass(frozen=True, slots=True)
 class CardMove:
-    """Hold which canvases are to show a note at its new path."""
+    """Hold which canvases are to show a note, or another file, at its new path."""
 
     paths: Sequence[str]
     """Those that it had: a card that waited for an earlier renaming shows an older one."""
@@ -192,7 +192,10 @@ class CardMoves:
         """
         shows, place = dict[str, bool | None](), ""
         while True:
-            here = self._find(move)
+            here, files = self._find(move), set[str]()
+            if here is None:
+                files = await self._folders.find_files([*move.paths, move.new])
+                here = move.new if move.new in files else self._find(move)
             pending = {write.note_id for write in self._cache.journal.in_flight()}
             if pending & {*move.paths, move.new, here}:
                 return None
@@ -200,7 +203,7 @@ class CardMoves:
                 break
             place, shows = here, {}
             self._on_step("cards")
-            for before in self._former_paths(move):
+            for before in self._former_paths(move, files):
                 left = {
                     one: self._find_links(move, one, here)
                     for one in move.canvases
@@ -217,9 +220,10 @@ class CardMoves:
             self._cache.sync_state.drop_card_move(key)
         return moved
 
-    def _former_paths(self, move: CardMove) -> Iterator[str]:
-        """Yield the paths that no note has now."""
-        return (one for one in (*move.paths, move.new) if self._cache.notes.etag(one) is None)
+    def _former_paths(self, move: CardMove, files: Collection[str] = ()) -> Iterator[str]:
+        """Yield the paths that no note has now, nor one of these files."""
+        paths = (one for one in (*move.paths, move.new) if one not in files)
+        return (one for one in paths if self._cache.notes.etag(one) is None)
 
     def _find_links(self, move: CardMove, canvas: str, here: str) -> Changes:
         """Return what links in the texts of a canvas become, if the note is at ``here`` by now."""
@@ -230,6 +234,6 @@ class CardMoves:
         return self._cache.notes.links.find_moved(canvas, targets)
 
     def _find(self, move: CardMove) -> str | None:
-        """Return the path of the note now; None if it is gone, or was never renamed."""
+        """Return the path of the note now; None if it is gone, was never renamed, or is another file."""
         notes = self._cache.notes
         return move.new if notes.etag(move.new) is not None else notes.names.current(move.new)

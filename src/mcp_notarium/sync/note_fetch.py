@@ -82,10 +82,7 @@ class NoteFetcher:
                 for remote in remotes:
                     group.create_task(ask(remote))
         except BaseExceptionGroup as failures:
-            error: BaseException = failures
-            while isinstance(error, BaseExceptionGroup):
-                error = error.exceptions[0]
-            raise error from None
+            raise failures.exceptions[0] from None
         if not asked.served:
             await check_store_serves(self._cache, self._store)
         return asked.answers

@@ -87,13 +87,17 @@ class Replay:
         return await self._finish_each((w for w in writes if w.write_id in listed), listed=listed)
 
     async def finish_own(self) -> None:
-        """Finish the entries whose answers only this process has. Raises as :meth:`finish_all`."""
-        if unstored := self._attempt.unstored:
+        """Finish the entries whose answers only this process has. Raises as :meth:`finish_all`, and ``CacheBusy`` while another process writes."""
+        if not (unstored := self._attempt.unstored):
+            return
+        # Nothing else here would run while a statement waits for the lock.
+        with self._cache.database.without_waiting(), self._cache.transaction():
             writes = [one for one in self._cache.journal.in_flight() if one.write_id in unstored]
-            for gone in unstored.keys() - {one.write_id for one in writes}:
-                del unstored[gone]
-            self._backoff.keep_only(())  # nobody else can, and the lease ends
-            await self._finish_each(writes, listed={})
+        for gone in unstored.keys() - {one.write_id for one in writes}:
+            del unstored[gone]
+        for write in writes:  # nobody else can, and the lease ends
+            self._backoff.record_success(write.write_id)
+        await self._finish_each(writes, listed={})
 
     async def finish_earlier(self, note_id: str, lock: NoteLock) -> None:
         """Finish the note's unanswered write, or raise ``StoreUnavailable``, before another is made."""
@@ -215,8 +219,9 @@ class Replay:
         return outcomes
 
     def is_due(self) -> bool:
-        """Tell whether there is a write that :meth:`finish_all` would try now."""
-        return any(map(self._is_free, self._cache.journal.in_flight()))
+        """Tell whether there is a write that :meth:`finish_all` would try now, and :meth:`finish_own` does not."""
+        writes, own = self._cache.journal.in_flight(), self._attempt.unstored
+        return any(one.write_id not in own and self._is_free(one) for one in writes)
 
     def _is_free(self, write: PendingWrite) -> bool:
         held = self._locks.is_locked(write.note_id) or self._backoff.blocks(write.write_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mcp_notarium.logs import Logger
 
 
-_Feed = asyncio.Task[Event | None] | None
+_Feed = asyncio.Future[Any] | None
 TICK = 1.0
 """Seconds between two polls for requests of other processes, and of the leader's lock."""
 FAST_TICK = 0.05
@@ -91,9 +91,6 @@ class Scheduler:
             while True:
                 while not self._leader.acquire():
                     self._woken.clear()
-                    with suppress(Exception):  # it is tried again
-                        self._writer.cards.release()
-                        await self._writer.replay.finish_own()
                     await self._tick(TICK, None)
                 self.leads = True
                 self._cache.database.set_checkpointer(True)
@@ -141,11 +138,8 @@ class Scheduler:
 
     def status(self) -> SyncStatus:
         """Return how sync stands."""
-        status = read_status(
-            self._cache,
-            leading=self._runner.state if self.leads else None,
-            failure=self._runner.last_failure,
-        )
+        leading = self._runner.state if self.leads else None
+        status = read_status(self._cache, leading=leading, failure=self._runner.last_failure)
         return replace(status, last_error=LEADER_SILENT) if self._leader_silent(status) else status
 
     @property
@@ -198,7 +192,7 @@ class Scheduler:
         await self._sleep(MIN_RETRY_PAUSE)
         sources = self._runner.sources
         listening = sources.await_other_listing() if sources.on_this_machine else None
-        async with _open(listening) as feed:
+        async with _begun(listening) as feed:
             await self._wait(max(SLOW_RETRY, self._interval), feed=feed)
 
     async def _back_off(self) -> None:
@@ -208,8 +202,11 @@ class Scheduler:
             delay = min(delay, FILE_RETRY)  # defence: failed-files-looked-at-soon
         # A store that asked us to wait, or has just failed, is not asked again at once,
         # also if somebody requests a cycle.
-        blocked = delay if asked is not None else min(delay, MIN_RETRY_PAUSE)
-        await self._sleep(blocked)
+        blocked = rest = delay if asked is not None else min(delay, MIN_RETRY_PAUSE)
+        while rest > 0:
+            await self._retry_refused()
+            await self._sleep(min(TICK, rest))
+            rest -= TICK
         await self._wait(delay - blocked)
 
     async def _listen(self) -> Event:
@@ -219,10 +216,10 @@ class Scheduler:
             return Event.DUE
         began, before = self._stopwatch(), LET_CALLS_PASS.set(self._let_calls_pass)
         opens = self._runner.sources.can_long_poll()
-        async with _open(self._runner.listen() if opens else None) as feed:
+        async with _begun(self._runner.listen() if opens else None) as feed:
             LET_CALLS_PASS.reset(before)  # the task has copied the variable
             await self._wait(self._interval, until=self._retries_or_sweep_due, feed=feed)
-            event = feed.result() if feed is not None and feed.done() else None
+            event: Event | None = feed.result() if feed is not None and feed.done() else None
         waited = self._stopwatch() - began
         if event is Event.PAGE:
             await self._let_calls_pass()
@@ -269,21 +266,25 @@ class Scheduler:
             return self.leads and await self._runner.applier.tidy()
         return False
 
+    async def _retry_refused(self) -> None:
+        """Do what only this process can, and the disk or a lock has refused. Waits for no lock; never fails."""
+        with suppress(Exception):  # it is tried again
+            with self._cache.database.without_waiting():
+                if self._cache.sync_state.card_moves():
+                    self._writer.cards.release()
+            await self._writer.replay.finish_own()
+
     async def _tick(self, seconds: float, feed: _Feed) -> None:
-        pause = asyncio.ensure_future(self._sleep(seconds))
-        woken = asyncio.create_task(self._woken.wait())
-        tasks = {pause, woken} | ({feed} if feed is not None else set())
-        try:
+        await self._retry_refused()
+        async with _begun(self._sleep(seconds)) as pause, _begun(self._woken.wait()) as woken:
+            tasks = {one for one in (pause, woken, feed) if one is not None}
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (pause, woken):
-                task.cancel()
-            await asyncio.wait({pause, woken})
 
 
 @asynccontextmanager
-async def _open(listening: Coroutine[Any, Any, Event | None] | None) -> AsyncIterator[_Feed]:
-    feed = asyncio.create_task(listening) if listening else None
+async def _begun(work: Awaitable[Any] | None) -> AsyncIterator[_Feed]:
+    """Let work go on while this is entered."""
+    feed = None if work is None else asyncio.ensure_future(work)
     try:
         yield feed
     finally:

@@ -4,7 +4,9 @@ What a save answers is true also where the store does not take what keeps both t
 """
 
 import asyncio
-from contextlib import nullcontext, suppress
+import json
+from contextlib import closing, nullcontext, suppress
+from dataclasses import asdict
 
 import pytest
 
@@ -14,13 +16,16 @@ from mcp_notarium.errors import (
     CacheBusy,
     CacheFull,
     IdTaken,
+    LoginRequired,
     NoteNotFound,
     OutcomeUnknown,
+    RateLimited,
     StoreRejected,
     StoreUnavailable,
 )
 from mcp_notarium.files.locks import Leader
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus, Retry
+from mcp_notarium.sync.link_writes import CardMove
 from support.memory_client import (
     LIKE_EVENTS,
     LIKE_EXAMPLE,
@@ -30,7 +35,7 @@ from support.memory_client import (
     ROWS,
     Fault,
 )
-from support.sync_rig import LEASE, until
+from support.sync_rig import LEASE, running, until
 
 BASE = "Title\none\ntwo\nthree\n"
 OURS = "Title\none\nTWO, I say\nthree\n"
@@ -294,6 +299,124 @@ def test_a_server_that_does_not_lead_tries_again_while_its_lease_holds(
     new = {*OURS.splitlines(), *THEIRS.splitlines()} - {*BASE.splitlines()}
     assert new <= {line for text in texts(store) for line in text.splitlines()}
     assert client.cache.journal.all() == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        LoginRequired("not logged in"),
+        StoreUnavailable("away"),
+        RateLimited("slow down", retry_after=300.0),
+    ],
+    ids=["login", "away", "patience"],
+)
+def test_a_server_that_leads_tries_again_while_it_rests(clients, store, time, monkeypatch, error):
+    """It rests for minutes, and the lease ends before."""
+    client, other = clients(traits=LIKE_TRILIUM), clients(traits=LIKE_TRILIUM)
+    saved_at, start = [], time.now
+
+    def full(*_given, **_how):
+        raise CacheFull("no space")
+
+    async def save(note):
+        with monkeypatch.context() as disk:
+            disk.setattr(client.writer._journal, "finish", full)
+            client.faults.plan(Fault.RACE, on="push", edit=lambda _: THEIRS)
+            with pytest.raises(OutcomeUnknown):
+                await client.change(note, OURS)
+        saved_at.append(time.now)
+
+    async def scenario():
+        note = await open_note(client, store)
+
+        async def refused(*_given, **_how):
+            if time.now > start + 400 and not saved_at:
+                await save(note)
+            raise error
+
+        async def sleep(seconds):
+            until_then = time.now + seconds
+            while time.now < until_then:
+                await time.sleep(min(1.0, until_then - time.now))
+
+        for name in ("changes", "list_page"):
+            monkeypatch.setattr(client.remote, name, refused)
+        client.scheduler._sleep = sleep
+        async with running(client):
+            await until(lambda: saved_at and time.now > saved_at[0] + LEASE)
+        await other.writer.replay.finish_all()
+        monkeypatch.undo()
+        await other.run_cycles()
+
+    asyncio.run(scenario())
+    new = {*OURS.splitlines(), *THEIRS.splitlines()} - {*BASE.splitlines()}
+    assert new <= {line for text in texts(store) for line in text.splitlines()}
+    assert client.cache.journal.all() == []
+
+
+def test_a_server_that_leads_runs_no_cycles_for_an_answer_that_the_disk_refuses(
+    clients, store, time, monkeypatch
+):
+    client = clients(traits=LIKE_TRILIUM)
+
+    def full(*_given, **_how):
+        raise CacheFull("no space")
+
+    async def scenario():
+        note, start = await open_note(client, store), time.now
+        monkeypatch.setattr(client.writer._journal, "finish", full)
+        client.faults.plan(Fault.RACE, on="push", edit=lambda _: THEIRS)
+        with pytest.raises(OutcomeUnknown):
+            await client.change(note, OURS)
+        client.faults.clear()
+        async with running(client):
+            await until(lambda: time.now > start + 100)
+
+    asyncio.run(scenario())
+    assert client.remote.calls.count("changes") < 10
+
+
+@pytest.mark.parametrize("waits", ["text", "cards"])
+def test_a_server_that_does_not_lead_answers_while_another_program_keeps_the_index_locked(
+    clients, store, monkeypatch, waits
+):
+    """A statement that waits for the lock lets nothing else run for five seconds."""
+    client = clients(traits=LIKE_TRILIUM)
+    journal, state, ticks = client.writer._journal, client.cache.sync_state, []
+
+    def full(*_given, **_how):
+        raise CacheFull("no space")
+
+    async def sleep(seconds):
+        ticks.append(seconds)
+        await client.time.sleep(seconds)
+
+    async def scenario():
+        note = await open_note(client, store)
+        if waits == "cards":
+            move = CardMove(["old.md"], "new.md", {"b.canvas": []}, journal.owner)
+            state.add_card_move("key", json.dumps(asdict(move)))
+        else:
+            with monkeypatch.context() as disk:
+                disk.setattr(journal, "finish", full)
+                client.faults.plan(Fault.RACE, on="push", edit=lambda _: THEIRS)
+                with pytest.raises(OutcomeUnknown):
+                    await client.change(note, OURS)
+        client.scheduler._sleep = sleep
+        with closing(client.cache.database.open_another()) as another:
+            another.run("BEGIN IMMEDIATE")
+            async with running(client):
+                await until(lambda: len(ticks) > 20, seconds=4)
+                another.run("ROLLBACK")
+                await until(lambda: not client.writer._attempt.unstored and not owned(state))
+
+    def owned(state):
+        return [said for _, said in state.card_moves() if json.loads(said)["owner"]]
+
+    leading = Leader(client.folder / "sync.lock")
+    assert leading.acquire()
+    asyncio.run(scenario())
+    leading.release()
 
 
 def test_what_another_server_has_finished_is_not_kept_in_memory(clients, store, monkeypatch):
