@@ -68,6 +68,7 @@ class Editors:
             "exchange": self._exchange,
             "take a name": self._take_name,
             "edit above front matter": self._edit_above,
+            "take a name that was left": self._take_left_name,
         }
 
     def write_anew(self, name: str, text: str) -> None:
@@ -143,6 +144,7 @@ class Editors:
         path = self._disk.root / note_id
         if path.exists() and not is_copy(self._world.place.contents()[note_id]):
             path.rename(self._disk.root / f"{word}.md")
+            self._world.oracle.left_names.append(note_id)
             self._disk.look()
 
     def _copy(self, note_id: str, word: str) -> None:
@@ -195,6 +197,18 @@ class Editors:
             if not path.exists():
                 path.write_bytes(f"somebody else {word}\n".encode() if who == "a" else b"taken\n")
         self._disk.look()
+
+    def _take_left_name(self, _note_id: str, word: str) -> None:
+        """Make a note under the name that another one has left."""
+        if left := self._world.oracle.take_name(self._names()):
+            self.write_anew(left, f"{word}\nin its place\n")
+
+    def _names(self) -> list[str]:
+        """Return the names of all files, those in the trash as they are outside of it."""
+        return [
+            f"{above}/{name}".lstrip("/").removeprefix(f"{TRASH}/")
+            for above, name in self._disk.files()
+        ]
 
     # In steps.
 

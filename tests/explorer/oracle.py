@@ -110,6 +110,14 @@ class Oracle:
     """Id to who has written the note since the beginning."""
     earlier_ids: dict[str, dict[str, str]] = field(default_factory=dict)
     """Computer to each id that a server there has taken from a note, and the one that the note has since."""
+    left_names: list[str] = field(default_factory=list)
+    """Ids that notes had until somebody renamed them, and no other note has taken since; the last one was left last."""
+    saved_again: Counter[str] = field(default_factory=Counter)
+    """Id to how often another device has saved the note as it was: only its revision is another one."""
+    again_at_call: Counter[str] = field(default_factory=Counter)
+    """The same when a server was last asked to change the note otherwise than by a save."""
+    seen_again: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Client and id to how often that had happened when the client's last save there was answered."""
     swapped: set[str] = field(default_factory=set)
     """Ids of two notes whose files another program has exchanged."""
     exchanged: set[str] = field(default_factory=set)
@@ -220,11 +228,26 @@ class Oracle:
         if old in self.unmade:
             self.unmade.add(new)
         if new != old:
+            self.left_names.append(old)
             self.lost_notes.writes(old)
             kept = self.made.pop((server.machine.name, old), [])
             self.made[server.machine.name, new] = kept + self.made.get(
                 (server.machine.name, new), []
             )
+
+    def take_name(self, there: Sequence[str]) -> str:
+        """Return the id that a note has left last and none has now, '' if there is none: another note gets it."""
+        free = [one for one in self.left_names if one not in there]
+        for one in free[-1:]:
+            self.left_names.remove(one)
+            self.unmade.add(one)
+            self.tags.dropped.add(one)
+            self.lost_notes.writes(one)
+            self.writers.setdefault(one, set()).add("them")
+            self.removed.discard(one)
+            for earlier in self.earlier_ids.values():
+                earlier.pop(one, None)
+        return "".join(free[-1:])
 
     def see_history(
         self,

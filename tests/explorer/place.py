@@ -68,7 +68,7 @@ class MemoryPlace:
         """Ids of the notes that another device has removed."""
         self._clients: list[WiredClient] = []
 
-    def acts(self) -> dict[str, Callable[[str, str], None]]:  # noqa: C901 - one function an act
+    def acts(self) -> dict[str, Callable[[str, str], None]]:  # noqa: C901, PLR0915 - one function an act
         """See ``Place.acts``."""
         store, world, gone = self.store, self._world, self._gone
 
@@ -95,10 +95,24 @@ class MemoryPlace:
                 self.put(one, f"{word}\nback\n", tags=world.plan.shows)
                 world.oracle.is_back(one, at=world.loop.time())
 
+        def rename(note_id: str, word: str) -> None:
+            world.oracle.left_names.append(note_id)
+            store.rename(note_id, f"{word}.md")
+
         def tag(note_id: str, word: str) -> None:
             fields = store.fields(note_id)
             given = {"tags": [*fields["tags"], word], "modified": self._others_clock()}
             store.overwrite(note_id, fields | given)
+
+        def save_again(note_id: str, _word: str) -> None:
+            before = store.etag(store.kept(note_id), store.kept(note_id).head)
+            store.overwrite(note_id, store.fields(note_id) | {"modified": self._others_clock()})
+            if store.etag(store.kept(note_id), store.kept(note_id).head) != before:
+                world.oracle.saved_again[note_id] += 1
+
+        def take_name(_note_id: str, word: str) -> None:
+            if left := world.oracle.take_name(self.ids()):
+                self.put(left, f"{word}\nin its place\n")
 
         acts: dict[str, Callable[[str, str], None]] = {
             "edit the top": lambda one, word: edit(one, lambda text: f"{word}\n{text}"),
@@ -113,13 +127,16 @@ class MemoryPlace:
         if self.traits.trash:
             acts["trash"] = trash
         if self.traits.ids.named:
-            acts["rename"] = lambda one, word: store.rename(one, f"{word}.md")
+            acts["rename"] = rename
         if world.plan.shows:
             acts["take a tag"] = self._take_tag
         if self.traits.tags:
             acts["give a tag"] = tag
         if self.traits.ids is Ids.RANDOM and self.traits.versions is Versions.NONE:
             acts["bring a note back"] = bring_back
+        acts["save it as it is"] = save_again
+        if self.traits.ids.named:
+            acts["take a name that was left"] = take_name
         return acts
 
     def _take_tag(self, note_id: str, _word: str) -> None:

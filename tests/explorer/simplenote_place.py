@@ -113,7 +113,7 @@ class SimplenotePlace(HttpPlace):
             session=session,
         )
 
-    def acts(self) -> dict[str, Callable[[str, str], None]]:  # noqa: C901 - one function an act
+    def acts(self) -> dict[str, Callable[[str, str], None]]:  # noqa: C901, PLR0915 - one function an act
         """See ``Place.acts``."""
         service, bucket = self.service, self.service.bucket()
 
@@ -128,6 +128,10 @@ class SimplenotePlace(HttpPlace):
             base = sorted(bucket._entities[note_id].versions)[-2:][0]
             before: str = bucket.read(note_id, base).value["content"]
             service.edit(note_id, content=f"{before}{word}\n", base=base)
+
+        def save_again(note_id: str, _word: str) -> None:
+            service.edit(note_id)
+            self.oracle.saved_again[note_id] += 1
 
         def rewrite(note_id: str, word: str) -> None:
             self.oracle.forgive(text(note_id))
@@ -195,6 +199,7 @@ class SimplenotePlace(HttpPlace):
             "forget versions": forget_versions,
             "distort the feed": distort,
             "remove and make anew": make_anew,
+            "save it as it is": save_again,
         }
 
     def ids(self) -> list[str]:

@@ -194,6 +194,14 @@ class TriliumPlace(HttpPlace):
             self.oracle.forgive(_words_of(document.notes[note_id].content))
             edit(note_id, lambda _html: f"<p>{word} other</p>")
 
+        def format_anew(note_id: str, word: str) -> None:
+            """Change what no Markdown shows."""
+            before = document.notes[note_id].content.decode()
+            html = before.replace("<p>", f'<p class="{word}">', 1)
+            if html != before:
+                service.write(note_id, document.notes[note_id].title, html)
+                self.oracle.saved_again[note_id] += 1
+
         def retitle(note_id: str, word: str) -> None:
             service.write(note_id, f"called {word}", document.notes[note_id].content.decode())
 
@@ -246,6 +254,7 @@ class TriliumPlace(HttpPlace):
             "put a note below": put_below,
             "count anew": stop_and_start,
             "move below": move_below,
+            "save it as it is": format_anew,
         }
 
     def _stands_below(self, note_id: str, other: str) -> bool:

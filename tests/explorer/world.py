@@ -40,7 +40,12 @@ _TROUBLES = ("kill: ", "fails", "no connection", "refuses", "does not answer", "
 """What choices say about something that goes wrong."""
 _BACK = "bring a note back"
 _TAGS = ("tag", "label", "give a tag")
-_LATER_ACTS = ("hide the note", "move below", "remove and make anew", "give a tag", _BACK)
+_TAKES_NAME = "take a name that was left"
+_AS_IT_IS = "save it as it is"
+_LATER_ACTS = (
+    *("hide the note", "move below", "remove and make anew", "give a tag", _BACK),
+    *(_AS_IT_IS, _TAKES_NAME),
+)
 """Acts of another device that came after the others: schedules name acts by number."""
 _OF_NO_NOTE = (
     "put",
@@ -50,6 +55,7 @@ _OF_NO_NOTE = (
     "distort the feed",
     "count anew",
     "read for long",
+    _TAKES_NAME,
 )
 """Acts of another device that change no note that is there."""
 _MADE_AGAIN = ("remove and make again", "remove and make anew")
@@ -792,6 +798,11 @@ class World:
             id=note_id,
             confirm=True,
         )
+        known = self.oracle.seen_again[server.name, note_id]
+        if certain and answer.ok and self.oracle.again_at_call[note_id] > known:
+            self.oracle.breaks(
+                f"an undo goes over what came since: {server.name}, {note_id}: {answer.words}"
+            )
         asked = any("goes on while a person is asked" in key for key in self.chooser.made)
         alone = begun == (server.done, server.busy) and server.busy == 1 and not asked
         if not (certain and alone and made is not None and made.added(word)):
@@ -850,6 +861,7 @@ class World:
             key = (server.name, note_id)
             earlier = self.oracle.last.pop(key, [])  # the newest one is the last
             self.oracle.last[key] = [*earlier, (word, answer.ok)]
+            self.oracle.seen_again[key] = self.oracle.saved_again[note_id]
             note = server.app.cache.notes.get(note_id)
             if note is not None:
                 self.oracle.see_version(server, note_id, note.local_version, note.content)
@@ -945,6 +957,7 @@ class World:
             )
         if word:
             self.oracle.promise(word, "another device")
+        self.oracle.again_at_call[note_id] = self.oracle.saved_again[note_id]
 
     async def act_meanwhile(self, server: Server) -> None:
         """Let the client of a server call again while a person is asked about another call of it, perhaps, and wait for that."""
@@ -978,7 +991,7 @@ class World:
         word = self.word("them")
         if name not in _OF_NO_NOTE:
             self.oracle.writers.setdefault(note_id, set()).add("them")
-        if name not in (*_OF_NO_NOTE, "edit the top", "edit the end", "rewrite"):
+        if name not in (*_OF_NO_NOTE, _AS_IT_IS, "edit the top", "edit the end", "rewrite"):
             self.oracle.unmade.add(note_id)
         if name in _MADE_AGAIN:
             self.oracle.begun_anew[note_id] += 1
