@@ -1,4 +1,4 @@
-"""Break what the index keeps beside the texts of notes: the words of the search, totals, numbers of versions."""
+"""Break what is kept beside the texts of notes: words of the search, totals, numbers of versions, copies, pauses."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from mcp_notarium.domain.note import Tombstone, WriteKind
 from mcp_notarium.storage import note_table
 from mcp_notarium.storage.fts_index import FtsIndex
 from mcp_notarium.storage.note_table import NoteTable
+from mcp_notarium.sync.backoff import ItemBackoff
 from mcp_notarium.sync.write_commit import WriteCommit
 
 
@@ -45,6 +46,25 @@ def _removed_at_the_next_cycle(set_attribute: Set) -> None:
     set_attribute(WriteCommit, "finish", finished)
 
 
+# What the journal and the process keep.
+
+
+def _copy_not_recorded(set_attribute: Set) -> None:
+    finish = WriteCommit.finish
+
+    def finished(
+        self: WriteCommit, write: Any, storing: Any, follow_ups: Any = (), **how: bool
+    ) -> bool:
+        left = [one for one in follow_ups if not one.copied]
+        return finish(self, write, storing, left, **how)
+
+    set_attribute(WriteCommit, "finish", finished)
+
+
+def _pauses_kept(set_attribute: Set) -> None:
+    set_attribute(ItemBackoff, "keep_only", lambda _self, _idents: None)
+
+
 BREAKS: dict[str, Break] = {
     "words of a changed note stay in the search": Break(
         "simplenote", _words_stay, ("cannot be read", "does not fit to its notes")
@@ -55,5 +75,11 @@ BREAKS: dict[str, Break] = {
     ),
     "a note that was removed for good is shown until the next cycle": Break(
         "vault files", _removed_at_the_next_cycle, ("still has", "the store")
+    ),
+    "a conflict copy is sent that is not recorded": Break(
+        "memento", _copy_not_recorded, ("text is lost",)
+    ),
+    "pauses of writes that others have ended are kept": Break(
+        "trilium", _pauses_kept, ("are kept after everything",)
     ),
 }

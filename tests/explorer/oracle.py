@@ -427,11 +427,18 @@ class Oracle:
                 self.tags.dropped.add(name)
         if answer.ok and arguments.get("action") == "delete_permanently":
             back = self.brought_back.get(arguments["id"], -1.0)
+            self._require_gone(server, arguments["id"])
             self.removed |= {arguments["id"]} if back < since else set()
             # Another note that gets its name has a history of its own.
             self.made.pop((server.machine.name, arguments["id"]), None)
         # An end that the disk has refused waits in memory, or for the next flush: it may go with the process.
         talk.may_go = server.process.missed_flush or server.owes_records()
+
+    def _require_gone(self, server: Server, note_id: str) -> None:
+        """Demand that a note which was removed for good is not shown from then on, unless it is there again."""
+        there = note_id in server.world.place.contents() or note_id in self.brought_back
+        if not there and server.app.cache.notes.etag(note_id) is not None:
+            self.breaks(f"what was removed for good is shown: {server.name} still has {note_id}")
 
     def require_unhidden(self, talk: Talk, text: str) -> None:
         """Demand that a question, and what it shows of notes, has no hidden word but those of the call."""
@@ -679,6 +686,8 @@ class Oracle:
                 f"the index is not what the store has: {server.name} has {_texts(held.values())}, "
                 f"the store {_texts(seen.values())}"
             )
+        if faults := server.index_faults():
+            raise Broken(f"the index does not fit to its notes: that of {server.name}: {faults}")
         if unfinished := server.unfinished():
             raise Broken(f"the journal is not empty: that of {server.name} still has {unfinished}")
         for note in server.notes():

@@ -5,6 +5,7 @@ Then let each server serve: nothing goes wrong any more, and nobody else writes,
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from explorer.broken import words_of
@@ -55,6 +56,7 @@ async def serve(world: World, server: Server, note_id: str) -> None:
     listed = await _ask(world, server, "list", query="trash:any")
     if note_id not in [row.get("uuid") for row in listed.value["content"]]:
         raise world.oracle.breaks(f"a note is not listed: {server.name} lists no {note_id}")
+    await _count(world, server)
     await _ask(world, server, "get", id=note_id)
     if server.policy.mode is Mode.READ_ONLY:
         return
@@ -75,6 +77,22 @@ async def serve(world: World, server: Server, note_id: str) -> None:
         raise world.oracle.breaks(
             f"an undo {what}: {server.name} has {now} of {note_id}, not {before}"
         )
+
+
+async def _count(world: World, server: Server) -> None:
+    """Demand that lists tell how many notes there are, how many in the trash, and how many with each tag."""
+    there = [*server.contents().values()]
+    wanted = {"trash:any": len(there)}
+    if world.place.traits.trash:
+        wanted["trash:yes"] = sum(one.trash for one in there)
+    tags = Counter(tag for one in there for tag in {*one.tags})
+    wanted |= {f"tag:{tag} trash:any": count for tag, count in tags.most_common(2)}
+    for query, count in wanted.items():
+        told = (await _ask(world, server, "list", query=query)).value["total_items"]
+        if told != count:
+            raise world.oracle.breaks(
+                f"a list tells a wrong number: {server.name} tells of {told} notes for {query}, not of {count}"
+            )
 
 
 async def _ask(world: World, server: Server, tool: str, **arguments: Any) -> Answer:

@@ -25,6 +25,8 @@ from support.cache_room import new_file
 
 RESTING = 10
 """One run of so many ends with ten quiet minutes."""
+SERVING = 4
+"""In one run of so many each server has to serve in the end, which takes as long as all that was done before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +51,10 @@ class Outcome:
         return self.fault.partition(":")[0]
 
 
-def play(world: str, chooser: Chooser, *, seed: str = "", rests: bool = False) -> Outcome:
-    """Play one schedule to its end, in a folder of its own."""
+def play(
+    world: str, chooser: Chooser, *, seed: str = "", rests: bool = False, serves: bool = True
+) -> Outcome:
+    """Play one schedule to its end, in a folder of its own; ``serves``: each server has to serve then."""
     loaded = _loaded(world)
     database = loaded if isinstance(loaded, bytes) else None if loaded else new_file(None)
     digest = hashlib.sha256()
@@ -67,6 +71,8 @@ def play(world: str, chooser: Chooser, *, seed: str = "", rests: bool = False) -
             playing.begin(loaded)
             playing.act()
             playing.heal()
+            if serves:
+                playing.serve()
             if rests:
                 playing.rest()
             playing.require_no_errors()
@@ -145,7 +151,7 @@ def _without_collector() -> Iterator[None]:
 def seeded(world: str, seed: str, number: int) -> Outcome:
     """Play the schedule of a seed."""
     name = f"{seed}/{world}/{number}"
-    return play(world, Chooser(seed=name), rests=number % RESTING == 0)
+    return _play_one_of_many(world, Chooser(seed=name), number)
 
 
 def neighbour(kept: Kept, seed: str, number: int) -> Outcome:
@@ -153,7 +159,12 @@ def neighbour(kept: Kept, seed: str, number: int) -> Outcome:
     name = f"{seed}/near {kept.about}/{number}"
     schedule, added = near(kept, random.Random(name))
     chooser = Chooser(seed=name, schedule=schedule, added=added)
-    return play(kept.world, chooser, rests=number % RESTING == 0)
+    return _play_one_of_many(kept.world, chooser, number)
+
+
+def _play_one_of_many(world: str, chooser: Chooser, number: int) -> Outcome:
+    rests, serves = number % RESTING == 0, number % SERVING == 0
+    return play(world, chooser, rests=rests, serves=serves)
 
 
 def replayed(world: str, schedule: Schedule, *, rests: bool = True) -> Outcome:

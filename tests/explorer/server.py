@@ -54,6 +54,10 @@ if TYPE_CHECKING:
 
 KEYS = AuditKeys(Secret(b"c" * 32), Secret(b"d" * 32), Secret(b"a" * 32))
 INTERVAL = 60.0
+_COMPARE = "INSERT INTO notes_fts(notes_fts, rank) VALUES ('integrity-check', 1)"
+"""Fails if the words of the search are not those of the notes."""
+_REOPEN = "SELECT rowid FROM notes_fts WHERE notes_fts MATCH 'a' LIMIT 1"
+"""Lets a connection read again how the words are kept, which another one may have changed."""
 _GONE_SINCE = "removed right after it was saved"
 
 
@@ -462,6 +466,22 @@ class Server:
             self._notes = [note for one in cache.notes.etags() if (note := cache.notes.get(one))]
         return self._notes
 
+    def index_faults(self) -> list[str]:
+        """Say what in the index does not fit to its notes: the words of the search, or the totals."""
+        database, found = self.app.cache.database, list[str]()
+        database.rows(_REOPEN)
+        try:
+            database.rows(_COMPARE)
+        except CacheError as error:
+            found.append(f"its words are not those of the notes: {error}")
+        trash = [note.trash for note in self.notes()]
+        counts = self.app.cache.notes.counts()
+        if (counts.active, counts.trashed) != (trash.count(False), trash.count(True)):
+            found.append(
+                f"it counts {counts}, and has {len(trash)} notes, {sum(trash)} in the trash"
+            )
+        return found
+
     def works(self) -> bool:
         """Tell whether a write goes on."""
         return bool(self.app.writer.locks._running)
@@ -486,10 +506,11 @@ class Server:
         return self.app.audit.table.verify(anchored=None, also=seen.append), seen
 
     def kept(self) -> int:
-        """Return how many tasks, calls, claimed entries and records are kept in memory."""
+        """Return how many tasks, calls, claimed entries, pauses of entries and records are kept in memory."""
         locks, claimed = self.app.writer.locks, self.app.writer._journal._ends_flushed
         tasks = len(locks._running) + len(locks._calls) + len(locks._locks)
-        return tasks + len(claimed) + self.app.audit.waiting
+        pauses = self.app.writer.replay._backoff._failing
+        return tasks + len(claimed) + len(pauses) + self.app.audit.waiting
 
     def close(self) -> None:
         """End it in order."""

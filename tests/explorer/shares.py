@@ -18,6 +18,7 @@ from explorer.breaks_consent import BREAKS as BREAKS_CONSENT
 from explorer.breaks_disk import BREAKS as BREAKS_DISK
 from explorer.breaks_files import BREAKS as BREAKS_FILES
 from explorer.breaks_http import BREAKS as BREAKS_HTTP
+from explorer.breaks_index import BREAKS as BREAKS_INDEX
 from explorer.breaks_kept import BREAKS as BREAKS_KEPT
 from explorer.breaks_once import BREAKS as BREAKS_ONCE
 from explorer.breaks_parts import BREAKS as BREAKS_PARTS
@@ -30,7 +31,9 @@ from explorer.world import WORLDS
 
 BREAKS_OF_ACTS = BREAKS_ACTS | BREAKS_ACCOUNT | BREAKS_PARTS
 ALL_BREAKS = BREAKS | BREAKS_FILES | BREAKS_HTTP | BREAKS_ONCE | BREAKS_SUBTLE
-ALL_BREAKS |= BREAKS_TAKEN_BACK | BREAKS_KEPT | BREAKS_DISK | BREAKS_SERVICE | BREAKS_CONSENT
+ALL_BREAKS |= (
+    BREAKS_INDEX | BREAKS_TAKEN_BACK | BREAKS_KEPT | BREAKS_DISK | BREAKS_SERVICE | BREAKS_CONSENT
+)
 ALL_BREAKS |= {name: Break(*one) for name, one in BREAKS_OF_ACTS.items()}
 _END_SECONDS = 60
 """How long a process may take to end the schedule that it plays."""

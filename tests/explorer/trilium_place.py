@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from explorer.http_place import TIMEOUT_SECONDS, HttpPlace
 from explorer.http_wire import Sent
+from explorer.oracle import is_copy
 from mcp_notarium.domain.note import Content
 from mcp_notarium.keys.secret_places import StoredToken
 from mcp_notarium.secret import Secret
@@ -203,6 +204,8 @@ class TriliumPlace(HttpPlace):
                 self.oracle.saved_again[note_id] += 1
 
         def retitle(note_id: str, word: str) -> None:
+            if is_copy(self.contents()[note_id]):  # it loses its mark by that
+                self.oracle.perhaps_twice.update(_words_of(document.notes[note_id].content).split())
             service.write(note_id, f"called {word}", document.notes[note_id].content.decode())
 
         def remove(note_id: str, _word: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
@@ -12,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from explorer.choices import KILL, STARTS_AGAIN, Chooser
+from explorer.choices import KILL, SECONDS, STARTS_AGAIN, Chooser
 from explorer.client import TakenBack
 from explorer.local_place import LocalPlace
 from explorer.loop import DeterministicLoop
@@ -78,6 +79,8 @@ _TABLES = (
 _RECORDS = (
     "SELECT at_ms, client, act, digest, notes, decision, outcome, bytes_out, facts FROM audit"
 )
+_LATE_ARRIVAL = re.compile(r"arrives: late")
+"""A request that is late: it lands whatever has become of who has sent it."""
 _BETWEEN = 2
 _IN_THE_MIDDLE = 0.3
 """How often another device acts in the middle of something, at least: few things are in its middle often enough."""
@@ -366,13 +369,17 @@ class World:
             with server.process.running():
                 self.loop.create_task(server.sync())
         self.loop.run_until(self._in_step, deadline=self.loop.time() + HEALING_SECONDS)
+        if any(
+            _LATE_ARRIVAL.search(key) for key in self.chooser.made
+        ):  # it may still be on its way
+            self.loop.run_until(lambda: False, deadline=self.loop.time() + SECONDS[-1])
+            self.loop.run_until(self._in_step, deadline=self.loop.time() + HEALING_SECONDS)
         if any("log in: fails" in key for key in self.chooser.made):
             self.loop.run_until(lambda: False, deadline=self.loop.time() + LOGIN_SECONDS)
         if self.oracle.outdated and not self._in_step():  # the next listing tells
             self.loop.run_until(self._in_step, deadline=self.loop.time() + SWEEP_PERIOD)
         self._read_histories()
         self.oracle.judge([one for one in self.servers if one.alive], self.place.contents())
-        self._serve()
 
     def _read_histories(self) -> None:
         """Read the history of each note on each computer: the servers there share its rows, and take turns."""
@@ -391,7 +398,7 @@ class World:
         deadline = self.loop.time() + QUIET_SECONDS
         self.loop.run_until(lambda: all(one.done() for one in asked), deadline=deadline)
 
-    def _serve(self) -> None:
+    def serve(self) -> None:
         """Let each server serve, one after the other: with the note that has changed most often there."""
         for server in self.servers:
             notes = server.notes() if server.alive else []
