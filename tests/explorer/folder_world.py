@@ -28,6 +28,7 @@ class FolderWorld(LinkWorld):
     """Hold everything that takes part in one run of such a vault."""
 
     within = "Work/"
+    files = (f"{within}{FILE}",)
 
     def __init__(self, *args: Any, **how: Any) -> None:
         super().__init__(*args, **how)

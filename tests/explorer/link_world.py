@@ -32,6 +32,8 @@ class LinkWorld(World):
     """Hold everything that takes part in one run of such a vault. ``within``: the folder of the notes that are linked to."""
 
     within = ""
+    files: tuple[str, ...] = ()
+    """Paths of files that stand on cards as well, behind the notes."""
 
     def __init__(self, *args: Any, **how: Any) -> None:
         super().__init__(*args, **how)
@@ -66,7 +68,8 @@ class LinkWorld(World):
         links = f"{words[0]} [[{within}note0]]\n{words[1]} [note]({within}note1.md)\n"
         self.place.put("hub", f"hub\n{links}")
         self._cards = marks
-        self._write_board([{"type": "file", "file": f"{within}note{at}.md"} for at in (0, 1)])
+        shown = (*(f"{within}note{at}.md" for at in (0, 1)), *self.files)
+        self._write_board([{"type": "file", "file": one} for one in shown])
         super().begin(loaded)
 
     def heal(self) -> None:
@@ -102,7 +105,8 @@ class LinkWorld(World):
     def _judge_board(self, store: dict[str, Content]) -> None:
         nodes = json.loads((self._vault.disk.root / BOARD).read_text())["nodes"]
         cards = [one["file"] for one in nodes if one["type"] == "file"]
-        places = [self._place_of(mark, store) for mark in self._cards]
+        marks = (*self._cards, *(PurePosixPath(one).name for one in self.files))
+        places = [self._place_of(mark, store) for mark in marks]
         wrong = len(cards) != len(places) or any(
             place and card != place for card, place in zip(cards, places, strict=True)
         )
@@ -202,7 +206,8 @@ class LinkWorld(World):
                 self._renaming -= 1
             told = "" if answer is None else str(answer.value.get("note") or "")
             busy = busy or self._others_busy(server) or begun != self._begun_by_others(server)
-            unknown = not settled and busy
+            # What the first answer to a call that came twice has told nobody has read.
+            unknown = busy and (not settled or (answer is not None and answer.again))
             self._left_cards |= "Left alone" in told or (not settled and self._vault.refuses > 0)
             for note_id, note in known.items():
                 left = note_id in (told.partition("left in:")[2] if settled else unanswered)

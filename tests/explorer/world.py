@@ -56,6 +56,7 @@ _OF_NO_NOTE = (
     "distort the feed",
     "count anew",
     "read for long",
+    "write on the canvas",
     _TAKES_NAME,
 )
 """Acts of another device that change no note that is there."""
