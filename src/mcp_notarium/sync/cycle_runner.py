@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from mcp_notarium.errors import (
+    CacheBusy,
     CacheDamaged,
     CacheError,
     NotariumError,
@@ -213,14 +214,16 @@ class CycleRunner:
         return None
 
     def _record(self) -> None:
-        """Store how the cycle ended."""
+        """Store how the cycle ended; one that has waited for a lock waits no more."""
+        waits = not isinstance(self.last_failure, CacheBusy)
         try:
-            self._progress.record_cycle(
-                serving=self._last_request,
-                duration_ms=max(0, round((self._stopwatch() - self._began) * 1000)),
-                status=self.state.value,
-                error=self.last_failure,
-            )
+            with nullcontext() if waits else self._cache.database.without_waiting():
+                self._progress.record_cycle(
+                    serving=self._last_request,
+                    duration_ms=max(0, round((self._stopwatch() - self._began) * 1000)),
+                    status=self.state.value,
+                    error=self.last_failure,
+                )
         except CacheError as error:
             if self._log and self._recorded:
                 self._log.warning("sync.not_recorded", error=type(error).__name__)

@@ -231,14 +231,11 @@ class Journal:
     ) -> bool:
         """Store the answer (None: nothing was sent), drop the entry and record its follow-ups, in one transaction.
 
-        The revision that the answer replaces is kept as a version, unless the store has not taken the
-        write (``stored`` False). ``own``: see :meth:`KeptVersions.keep_replaced`.
-
-        The audit record of a call's outcome flushes the answer to it, unless links are written in between or no call waits for it.
-        ``differs``: the store holds something else than was sent, which is counted for the user. ``others``: another program
-        has written the answer, over ours.
-        False if another process has taken the entry over or finished it. The answer is stored all the same
-        while that process works on it, so that nobody sees the old note.
+        The revision that the answer replaces is kept as a version, unless the store has not taken the write (``stored`` False). ``own``:
+        see :meth:`KeptVersions.keep_replaced`. The audit record of a call's outcome flushes the answer to it, unless links are written
+        in between or no call waits for it. ``differs``: the store holds something else than was sent, which is counted for the user.
+        ``others``: another program has written the answer, over ours. False if another process has taken the entry over or finished
+        it. The answer is stored all the same while that process works on it, so that nobody sees the old note.
         """
         # A version that is shown must not be used again after a loss of power. The outcome of a call that writes
         # links comes after the last of them: others read the note and the first ones long before.

@@ -37,6 +37,8 @@ FILE_RETRY = 15.0
 """Seconds between attempts at most, if the store is files of this machine."""
 HANDOVER_PAUSE = 3.0
 """Seconds for which a process whose login was refused does not lead again: every other one has looked at the lock by then."""
+HELD_UP_PAUSE = 10.0
+"""Seconds at least after a cycle that has waited for a lock, half as long: no call is answered meanwhile."""
 MIN_RETRY_PAUSE = 1.0
 """Seconds after a failure during which no request starts another attempt."""
 CALLS_SECONDS = 1.0
@@ -113,8 +115,7 @@ class Scheduler:
     async def sync_now(self, timeout: float) -> bool:  # noqa: ASYNC109 - a deadline across processes
         """Request a cycle that begins now, in the process that leads; True if it succeeded.
 
-        False if it did not within ``timeout`` seconds. Requests again without an answer: on a full disk there is none. Raises
-        ``CacheFull``.
+        False if it did not within ``timeout`` seconds. Requests again without an answer: on a full disk there is none. Raises ``CacheFull``, ``CacheBusy``.
         """
         number = self._progress.request_cycle()
         self._woken.set()
@@ -200,8 +201,9 @@ class Scheduler:
         delay = self._runner.backoff.delay(jitter=self._jitter(), retry_after=asked)
         if self._runner.sources.on_this_machine:
             delay = min(delay, FILE_RETRY)  # defence: failed-files-looked-at-soon
-        # A store that asked us to wait, or has just failed, is not asked again at once,
-        # also if somebody requests a cycle.
+        if isinstance(self._runner.last_failure, CacheBusy):
+            delay = max(delay, HELD_UP_PAUSE)
+        # A store that asked us to wait, or has just failed, is not asked again at once, whoever requests a cycle.
         blocked = rest = delay if asked is not None else min(delay, MIN_RETRY_PAUSE)
         while rest > 0:
             await self._retry_refused()

@@ -340,10 +340,7 @@ class WriteAttempt:
             return await self._push(dated, base, repeated=True) if dated else Committed(_AGAIN)
 
     async def _push(self, write: PendingWrite, base: Content, *, repeated: bool) -> Committed:
-        """Push one recorded entry and commit the answer.
-
-        Raises one of ``NOT_STORED`` with the entry untouched, or ``OutcomeUnknown`` with the entry released for any process.
-        """
+        """Push one recorded entry and commit the answer. Raises ``NOT_STORED`` with it untouched, ``OutcomeUnknown`` with it released."""
         if write.kind is WriteKind.DELETE:
             gone = () if self._store.traits.ids.named else (NoteNotFound,)
             with self._sending(write), suppress(*gone):  # a note that was renamed is not gone

@@ -2,6 +2,8 @@
 
 import asyncio
 import threading
+import time
+from contextlib import closing
 from itertools import pairwise
 
 import pytest
@@ -10,6 +12,7 @@ from mcp_notarium.errors import CacheBusy, CacheDamaged, OutcomeUnknown, RateLim
 from mcp_notarium.files.locks import Leader
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import cache as stored
+from mcp_notarium.storage import database
 from mcp_notarium.storage.fts_index import FtsIndex
 from mcp_notarium.sync import scheduler
 from mcp_notarium.sync.backoff import FIRST_DELAY
@@ -228,6 +231,40 @@ def test_the_search_index_is_tidied_when_nobody_has_written_for_a_second(
     asyncio.run(scenario())
     assert len(written_at) == 5
     assert merged_at[0] - written_at[-1] >= 1
+
+
+@pytest.mark.slow("SQLite waits for a real lock")
+def test_cycles_that_another_program_holds_up_wait_once_each_and_leave_time_for_calls(
+    client, store, monkeypatch
+):
+    """A statement that waits for the lock lets nothing else run here."""
+    began, took, work = [], [], client.scheduler._runner.work
+    monkeypatch.setattr(database, "BUSY_SECONDS", 1)
+    with client.cache.database.without_waiting():
+        pass  # from now on it waits as long as that
+
+    async def timed(event):
+        at, since = client.scheduler._stopwatch(), time.perf_counter()
+        state = await work(event)
+        if state is State.BACKING_OFF:
+            began.append(at)
+            took.append(time.perf_counter() - since)
+        return state
+
+    async def scenario():
+        async with running(client):
+            await until(lambda: client.scheduler.status().complete)
+            client.scheduler._runner.work = timed
+            with closing(client.cache.database.open_another()) as another:
+                another.run("BEGIN IMMEDIATE")
+                store.put("n1", "one\n")
+                await until(lambda: len(began) >= 2, seconds=20)
+                another.run("ROLLBACK")
+            await until(in_step(store, client))
+
+    asyncio.run(scenario())
+    assert 0.9 < max(took) < 1.9
+    assert min(after - before for before, after in pairwise(began)) >= scheduler.HELD_UP_PAUSE
 
 
 def test_sync_now_is_true_after_a_cycle_that_began_later(client, store):
