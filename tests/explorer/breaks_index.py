@@ -1,4 +1,4 @@
-"""Break what is kept beside the texts of notes: words of the search, totals, numbers of versions, copies, pauses."""
+"""Break what is kept beside the texts of notes: words of the search, totals, numbers of versions, copies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from mcp_notarium.domain.note import Tombstone, WriteKind
 from mcp_notarium.storage import note_table
 from mcp_notarium.storage.fts_index import FtsIndex
 from mcp_notarium.storage.note_table import NoteTable
-from mcp_notarium.sync.backoff import ItemBackoff
 from mcp_notarium.sync.write_commit import WriteCommit
 
 
@@ -61,10 +60,6 @@ def _copy_not_recorded(set_attribute: Set) -> None:
     set_attribute(WriteCommit, "finish", finished)
 
 
-def _pauses_kept(set_attribute: Set) -> None:
-    set_attribute(ItemBackoff, "keep_only", lambda _self, _idents: None)
-
-
 BREAKS: dict[str, Break] = {
     "words of a changed note stay in the search": Break(
         "simplenote", _words_stay, ("cannot be read", "does not fit to its notes")
@@ -78,8 +73,5 @@ BREAKS: dict[str, Break] = {
     ),
     "a conflict copy is sent that is not recorded": Break(
         "memento", _copy_not_recorded, ("text is lost",)
-    ),
-    "pauses of writes that others have ended are kept": Break(
-        "trilium", _pauses_kept, ("are kept after everything",)
     ),
 }

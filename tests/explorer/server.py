@@ -506,11 +506,10 @@ class Server:
         return self.app.audit.table.verify(anchored=None, also=seen.append), seen
 
     def kept(self) -> int:
-        """Return how many tasks, calls, claimed entries, pauses of entries and records are kept in memory."""
+        """Return how many tasks, calls, claimed entries and records are kept in memory."""
         locks, claimed = self.app.writer.locks, self.app.writer._journal._ends_flushed
         tasks = len(locks._running) + len(locks._calls) + len(locks._locks)
-        pauses = self.app.writer.replay._backoff._failing
-        return tasks + len(claimed) + len(pauses) + self.app.audit.waiting
+        return tasks + len(claimed) + self.app.audit.waiting
 
     def close(self) -> None:
         """End it in order."""
