@@ -1,4 +1,4 @@
-"""Break what is kept beside the texts of notes: words of the search, totals, numbers of versions, copies."""
+"""Break what is kept beside the texts of notes: words of the search, totals, numbers of versions, copies, ends, names."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from mcp_notarium.domain.note import Tombstone, WriteKind
 from mcp_notarium.storage import note_table
 from mcp_notarium.storage.fts_index import FtsIndex
 from mcp_notarium.storage.note_table import NoteTable
+from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.write_commit import WriteCommit
 
 
@@ -60,6 +61,28 @@ def _copy_not_recorded(set_attribute: Set) -> None:
     set_attribute(WriteCommit, "finish", finished)
 
 
+def _left_end_not_flushed(set_attribute: Set) -> None:
+    set_attribute(Journal, "leave", lambda _self, _write: None)
+
+
+# Names.
+
+
+def _no_version_of_its_own(set_attribute: Set) -> None:
+    def renamed(self: NoteTable, old: str, new: str) -> None:
+        if self.names.rename(old, new):
+            self.links.rename(new)
+
+    set_attribute(NoteTable, "rename", renamed)
+
+
+def _taken_names_counted(set_attribute: Set) -> None:
+    def made(self: Journal, content: Any, *, seed: str, attempt: int) -> str:
+        return self._store.new_id(content, seed=seed, attempt=attempt)
+
+    set_attribute(Journal, "make_id", made)
+
+
 BREAKS: dict[str, Break] = {
     "words of a changed note stay in the search": Break(
         "simplenote", _words_stay, ("cannot be read", "does not fit to its notes")
@@ -73,5 +96,14 @@ BREAKS: dict[str, Break] = {
     ),
     "a conflict copy is sent that is not recorded": Break(
         "memento", _copy_not_recorded, ("text is lost",)
+    ),
+    "a renaming gives no version of its own": Break(
+        "vault", _no_version_of_its_own, ("two contents",)
+    ),
+    "a new note gets the next name if a hidden one has its own": Break(
+        "vault files, hidden", _taken_names_counted, ("betrays a hidden note",)
+    ),
+    "the end of a write whose caller has left is not flushed": Break(
+        "trilium", _left_end_not_flushed, ("two contents",)
     ),
 }

@@ -10,7 +10,7 @@ from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from explorer.choices import KILL, SECONDS, STARTS_AGAIN, Chooser
@@ -61,7 +61,8 @@ _OF_NO_NOTE = (
 )
 """Acts of another device that change no note that is there."""
 _MADE_AGAIN = ("remove and make again", "remove and make anew")
-_LATER_ACTS_OF_SERVERS = ("make a note again",)
+_UNDER_A_HIDDEN_NAME = "create under a hidden name"
+_LATER_ACTS_OF_SERVERS = ("make a note again", _UNDER_A_HIDDEN_NAME)
 """Such acts of servers."""
 _TABLES = (
     "sync_metadata",
@@ -80,6 +81,8 @@ _TABLES = (
 _RECORDS = (
     "SELECT at_ms, client, act, digest, notes, decision, outcome, bytes_out, facts FROM audit"
 )
+_DIGITS = re.compile(r"(?<= )[0-9a-f]{8,}(?=\.md$)")
+"""What ends the name of a note that is made from a seed."""
 _LATE_ARRIVAL = re.compile(r"arrives: late")
 """A request that is late: it lands whatever has become of who has sent it."""
 _BETWEEN = 2
@@ -612,6 +615,8 @@ class World:
         acts |= {"wait": self._wait, "ask for a history": self._history}
         if traits.ids.named:
             acts["create under the same name"] = self._create_namesake
+            if self.plan.hides:
+                acts[_UNDER_A_HIDDEN_NAME] = self._create_under_a_hidden_name
         if self.plan.only:
             acts |= {"save a day": self._save_day, "append and move": self._append_and_move}
             acts |= {"take a tag": self._take_tag, "create and remove": self._create_and_remove}
@@ -650,6 +655,26 @@ class World:
         text = f"the same name\n{word}\n"
         if (await self._promising(server, word, "save", text=text)).ok:
             self.oracle.perhaps_twice.discard(word)
+
+    async def _create_under_a_hidden_name(self, server: Server) -> None:
+        """Make a note whose title a hidden one has, and one whose title nobody has: their ids are made alike."""
+        every = sorted(self.place.contents().items())
+        hidden = [one for one, held in every if " " not in one and not server.sees(one, held)]
+        word = self.word(server.name)
+        titles = [PurePosixPath(hidden[-1]).stem, f"{word}alone"] if hidden else []
+        forms: set[str] = set()
+        for title in titles:
+            word = self.word(server.name)
+            self.oracle.perhaps_twice.add(word)
+            saved = await self._promising(server, word, "save", text=f"{title}\n{word}\n")
+            if saved.ok:
+                self.oracle.perhaps_twice.discard(word)
+                left = str(saved.value["id"]).replace(title, "")
+                forms.add(_DIGITS.sub("0", left))
+        if len(forms) > 1:
+            self.oracle.breaks(
+                f"a taken name betrays a hidden note: {server.name} gets ids that end in {sorted(forms)}"
+            )
 
     async def _save_day(self, server: Server) -> None:
         """Make the note of a day, or add to it."""
