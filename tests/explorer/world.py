@@ -1086,6 +1086,12 @@ def _folders(plan: Plan, *args: Any, **how: Any) -> World:
     return FolderWorld(plan, *args, **how)
 
 
+def _many(plan: Plan, *args: Any, **how: Any) -> World:
+    from explorer.many_world import ManyWorld  # noqa: PLC0415 - as above
+
+    return ManyWorld(plan, *args, **how)
+
+
 def _attachments(plan: Plan, *args: Any, **how: Any) -> World:
     from explorer.files_world import FilesWorld  # noqa: PLC0415 - as above
 
@@ -1156,6 +1162,10 @@ WORLDS: dict[str, Plan] = {
             memory(ROWS[row]), shows=("t", "u"), only=("take a tag", "append", "look")
         )
         for row in ("simplenote", "memento")
+    },
+    **{
+        f"{row}, many notes": Plan(memory(ROWS[row]), world=_many, only=("look", "wait"))
+        for row in ("simplenote", "example")
     },
 }
 """By name: each supported row of the contract, on one computer and on two, and with notes that rules hide."""
