@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from explorer.breaks import Break, Set
-from mcp_notarium.sync import head_reader
+from mcp_notarium.storage.audit_log import Act
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.stores.contract import Store
+from mcp_notarium.sync import batch_reader, head_reader, listing_pages, scheduler
 from mcp_notarium.sync.head_reader import HeadReader
 from mcp_notarium.sync.write_decisions import Asked, Fact, Held, View
 
@@ -31,11 +34,66 @@ def _undo_over_the_same_text(set_attribute: Set) -> None:
     set_attribute(HeadReader, "_look_at_note", looked)
 
 
+# Notes that seem to be gone, and indexes that are made anew.
+
+
+def _any_loss_believed(set_attribute: Set) -> None:
+    set_attribute(batch_reader, "check_removals", lambda *_lost, **_how: None)
+
+
+def _loss_of_all_believed(set_attribute: Set) -> None:
+    check = batch_reader.check_removals
+
+    def checked(known: int, removed: Any, **how: Any) -> None:
+        check(known + 1, removed, **how)
+
+    set_attribute(batch_reader, "check_removals", checked)
+
+
+class _Unasked:
+    """A store of which a reload asks for no listing."""
+
+    def __init__(self, store: Store) -> None:
+        self.get = store.get
+
+    async def list_page(self, **_asked: Any) -> None:
+        """Ask nobody."""
+
+
+def _reload_asks_nobody(set_attribute: Set) -> None:
+    reload_index = listing_pages.reload_index
+
+    async def reload(cache: Cache, store: Store, act: Act | None = None) -> None:
+        await reload_index(cache, cast("Store", _Unasked(store)), act)
+
+    for where in (listing_pages, scheduler):
+        set_attribute(where, "reload_index", reload)
+
+
+def _index_of_another_codec_stays(set_attribute: Set) -> None:
+    async def follow(_cache: Cache, _store: Store) -> None:
+        return
+
+    set_attribute(batch_reader, "follow_codec", follow)
+
+
 BREAKS: dict[str, Break] = {
     "a new note without its tags counts as made": Break(
         "trilium over http", _created_in_parts_is_whole, ("tags lost",)
     ),
     "an undo goes over a note that looks the same": Break(
         "trilium over http", _undo_over_the_same_text, ("goes over what came since",)
+    ),
+    "any loss of notes is believed": Break(
+        "simplenote, many notes", _any_loss_believed, ("notes go that nobody",)
+    ),
+    "a store that shows no note is believed": Break(
+        "local, many notes", _loss_of_all_believed, ("notes go that nobody",)
+    ),
+    "an index is emptied without asking the store": Break(
+        "simplenote, many notes", _reload_asks_nobody, ("store was not asked",)
+    ),
+    "an index of another codec stays": Break(
+        "example, many notes", _index_of_another_codec_stays, ("not read anew",)
     ),
 }

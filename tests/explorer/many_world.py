@@ -34,7 +34,9 @@ class _Reader:
 
 
 class ManyWorld(World):
-    """Hold everything that takes part in one run of such a store."""
+    """Hold everything that takes part in one run of such a store. ``trashed``: notes that lie in the trash."""
+
+    trashed = 0
 
     def __init__(self, *args: Any, **how: Any) -> None:
         super().__init__(*args, **how)
@@ -52,7 +54,8 @@ class ManyWorld(World):
         self._emptied: set[Machine] = set()
         """Computers whose index was emptied, and need not be whole before the end."""
         self._newer = 1
-        acts, remote = self.place.acts, self.place.remote
+        self._all_acts = acts = self.place.acts
+        remote = self.place.remote
 
         def watched(process: Process, cache: Any) -> Any:
             return self._watch(process, remote(process, cache))
@@ -61,7 +64,8 @@ class ManyWorld(World):
         self.place.acts = lambda: {  # type: ignore[method-assign]
             **{name: act for name, act in acts().items() if name in _OTHERS},
             "show no note": lambda _one, _word: self._show(0),
-            "show one note": lambda _one, _word: self._show(1),
+            # So few are left beside those in the trash that a person may have deleted the others.
+            **({} if self.trashed else {"show one note": lambda _one, _word: self._show(1)}),
         }
 
     # The store.
@@ -108,7 +112,8 @@ class ManyWorld(World):
         async def changed(cursor: str, **how: Any) -> ChangePage:
             page, lacks = await changes(cursor, **how), self._lacks()
             kept = (one for one in page.changes if one.id not in lacks)
-            return replace(page, changes=(*kept, *map(Tombstone, sorted(lacks))))
+            gone = () if self.trashed else map(Tombstone, sorted(lacks))
+            return replace(page, changes=(*kept, *gone))
 
         client.list_page, client.get, client.changes = listed, got, changed
         return client
@@ -118,8 +123,10 @@ class ManyWorld(World):
     def begin(self, loaded: Any) -> None:
         """See ``World.begin``."""
         self.chooser.mute = True
-        for name in _MORE:
+        for at, name in enumerate(_MORE):
             self.place.put(name, f"{name}\nline\n")
+            if at < self.trashed:
+                self._all_acts()["trash"](name, "")
         super().begin(loaded)
         self._first = frozenset(self.place.ids())
 
@@ -193,3 +200,9 @@ class ManyWorld(World):
 
     def _is_smooth(self) -> bool:
         return super()._is_smooth() and not self._was_away and not self._emptied
+
+
+class TrashWorld(ManyWorld):
+    """The same, where some notes lie in the trash: these do not count as lost, unless no other is left."""
+
+    trashed = 3

@@ -1092,6 +1092,12 @@ def _many(plan: Plan, *args: Any, **how: Any) -> World:
     return ManyWorld(plan, *args, **how)
 
 
+def _many_in_the_trash(plan: Plan, *args: Any, **how: Any) -> World:
+    from explorer.many_world import TrashWorld  # noqa: PLC0415 - as above
+
+    return TrashWorld(plan, *args, **how)
+
+
 def _attachments(plan: Plan, *args: Any, **how: Any) -> World:
     from explorer.files_world import FilesWorld  # noqa: PLC0415 - as above
 
@@ -1167,6 +1173,9 @@ WORLDS: dict[str, Plan] = {
         f"{row}, many notes": Plan(memory(ROWS[row]), world=_many, only=("look", "wait"))
         for row in ("simplenote", "example")
     },
+    "local, many notes": Plan(
+        memory(ROWS["local"]), world=_many_in_the_trash, only=("look", "wait")
+    ),
 }
 """By name: each supported row of the contract, on one computer and on two, and with notes that rules hide."""
 
