@@ -11,6 +11,7 @@ from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync import batch_reader, head_reader, listing_pages, scheduler
 from mcp_notarium.sync.head_reader import HeadReader
+from mcp_notarium.sync.write_commit import WriteCommit
 from mcp_notarium.sync.write_decisions import Asked, Fact, Held, View
 
 
@@ -77,6 +78,24 @@ def _index_of_another_codec_stays(set_attribute: Set) -> None:
     set_attribute(batch_reader, "follow_codec", follow)
 
 
+# Services that rewrite what they are sent.
+
+
+def _rewritten_text_is_of_others(set_attribute: Set) -> None:
+    look = WriteCommit._look_between
+
+    async def looked(self: WriteCommit, given: Any) -> tuple[Held, Any]:
+        held, pushed = await look(self, given)
+        ours = held is not Held.OURS or self._is_own(pushed.write, pushed.earlier)
+        return (held if ours else Held.MET), pushed
+
+    set_attribute(WriteCommit, "_look_between", looked)
+
+
+def _added_version_is_of_others(set_attribute: Set) -> None:
+    set_attribute(WriteCommit, "_is_own", lambda *_seen: False)
+
+
 BREAKS: dict[str, Break] = {
     "a new note without its tags counts as made": Break(
         "trilium over http", _created_in_parts_is_whole, ("tags lost",)
@@ -95,5 +114,11 @@ BREAKS: dict[str, Break] = {
     ),
     "an index of another codec stays": Break(
         "example, many notes", _index_of_another_codec_stays, ("not read anew",)
+    ),
+    "what a service has made of our text counts as somebody's": Break(
+        "memento, rewritten", _rewritten_text_is_of_others, ("what the store has made of it",)
+    ),
+    "a version that a service adds counts as somebody's": Break(
+        "simplenote, rewritten", _added_version_is_of_others, ("what the store has made of it",)
     ),
 }

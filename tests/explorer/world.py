@@ -23,6 +23,7 @@ from explorer.oracle import MOST_REQUESTS, UNKNOWN, Broken, Oracle, all_words, i
 from explorer.orders import EveryOrder
 from explorer.place import MemoryPlace, Place
 from explorer.questions import ask, serve
+from explorer.rewriting_place import RewritingPlace
 from explorer.server import INTERVAL, Answer, Server
 from explorer.simplenote_place import SimplenotePlace
 from explorer.trilium_place import TriliumPlace
@@ -225,6 +226,8 @@ class World:
 
     def _is_smooth(self) -> bool:
         """Tell whether nothing has gone wrong so far."""
+        if self.oracle.rewritten:  # a save need not make what it was to make
+            return False
         return not any(word in key for key in self.chooser.made for word in _TROUBLES)
 
     def require_served(self, server: Server, what: str, note_id: str, refusal: str) -> None:
@@ -1062,6 +1065,10 @@ def memory(traits: Traits) -> Callable[[World], Place]:
     return lambda world: MemoryPlace(world, traits)
 
 
+def _rewriting(traits: Traits) -> Callable[[World], Place]:
+    return lambda world: RewritingPlace(world, traits)
+
+
 def _account(plan: Plan, *args: Any, **how: Any) -> World:
     from explorer.account_world import AccountWorld  # noqa: PLC0415 - it is made of this one
 
@@ -1172,6 +1179,12 @@ WORLDS: dict[str, Plan] = {
     **{
         f"{row}, many notes": Plan(memory(ROWS[row]), world=_many, only=("look", "wait"))
         for row in ("simplenote", "example")
+    },
+    **{
+        f"{row}, rewritten": Plan(
+            _rewriting(ROWS[row]), only=("append", "rewrite", "create", "look", "wait")
+        )
+        for row in ("simplenote", "memento", "example")
     },
     "local, many notes": Plan(
         memory(ROWS["local"]), world=_many_in_the_trash, only=("look", "wait")
