@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 
 from explorer.breaks import Break, Set
+from mcp_notarium.errors import VersionConflict
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
+from mcp_notarium.stores.trilium.moves import Moves
 from mcp_notarium.sync import batch_reader, head_reader, listing_pages, scheduler
 from mcp_notarium.sync.head_reader import HeadReader
 from mcp_notarium.sync.write_commit import WriteCommit
@@ -96,6 +99,40 @@ def _added_version_is_of_others(set_attribute: Set) -> None:
     set_attribute(WriteCommit, "_is_own", lambda *_seen: False)
 
 
+# Places in a tree.
+
+
+def _others_move_is_passed_over(set_attribute: Set) -> None:
+    async def both(self: Moves, note_id: str, move: Any) -> Any:
+        row = await self.reader.object(note_id, cached=False)
+        await self._read_branch(row, move["new"])
+        with suppress(VersionConflict):
+            return await self._read_branch(row, move["old"])
+        return {}
+
+    set_attribute(Moves, "_require_both", both)
+
+
+def _new_place_not_read_last(set_attribute: Set) -> None:
+    require = Moves._require_both
+
+    async def both(self: Moves, note_id: str, move: Any) -> Any:
+        try:
+            return await require(self, note_id, move)
+        except VersionConflict:
+            row = await self.reader.object(note_id, cached=False)
+            return await self._read_branch(row, move["old"])
+
+    set_attribute(Moves, "_require_both", both)
+
+
+def _moved_note_need_not_be_reached(set_attribute: Set) -> None:
+    async def believe(*_move: Any) -> None:
+        return
+
+    set_attribute(Moves, "_require_reachable", believe)
+
+
 BREAKS: dict[str, Break] = {
     "a new note without its tags counts as made": Break(
         "trilium over http", _created_in_parts_is_whole, ("tags lost",)
@@ -120,5 +157,14 @@ BREAKS: dict[str, Break] = {
     ),
     "a version that a service adds counts as somebody's": Break(
         "simplenote, rewritten", _added_version_is_of_others, ("what the store has made of it",)
+    ),
+    "a move takes no note of another one": Break(
+        "trilium 0.93 over http, moves", _others_move_is_passed_over, ("two places",)
+    ),
+    "a moved note's new place is not looked at": Break(
+        "trilium 0.93 over http, moves", _new_place_not_read_last, ("lost",)
+    ),
+    "two notes come to stand below each other": Break(
+        "trilium 0.93 over http, moves", _moved_note_need_not_be_reached, ("reached from nowhere",)
     ),
 }

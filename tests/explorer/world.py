@@ -45,7 +45,7 @@ _TAKES_NAME = "take a name that was left"
 _AS_IT_IS = "save it as it is"
 _LATER_ACTS = (
     *("hide the note", "move below", "remove and make anew", "give a tag", _BACK),
-    *(_AS_IT_IS, _TAKES_NAME),
+    *(_AS_IT_IS, _TAKES_NAME, "take a place away"),
 )
 """Acts of another device that came after the others: schedules name acts by number."""
 _OF_NO_NOTE = (
@@ -120,6 +120,8 @@ class Plan:
     """What each does, where that is no choice."""
     only: tuple[str, ...] = ()
     """Names of the acts of servers, where they are not all."""
+    notes: int = 2
+    """Notes that there are at the beginning."""
     shows: tuple[str, ...] = ()
     """Tags of which a note needs one to be seen; the first notes have them all. (): any note is seen."""
 
@@ -302,7 +304,7 @@ class World:
         """
         del loaded
         self.chooser.mute = True
-        for number in range(2):
+        for number in range(self.plan.notes):
             word = self.word("old")
             self.oracle.promise(word, "the store")
             self.put_first(number, word)
@@ -374,6 +376,8 @@ class World:
         if self.oracle.outdated and not self._in_step():  # the next listing tells
             self.loop.run_until(self._in_step, deadline=self.loop.time() + SWEEP_PERIOD)
         self._read_histories()
+        if judge_places := getattr(self.place, "judge_places", None):  # of a store that has a tree
+            judge_places()
         self.oracle.judge([one for one in self.servers if one.alive], self.place.contents())
         self._serve()
 
@@ -1164,6 +1168,9 @@ WORLDS: dict[str, Plan] = {
     "trilium over http, removals": Plan(
         _HTTP["trilium over http"],
         only=("remove", "create", "append", "create and remove"),
+    ),
+    "trilium 0.93 over http, moves": Plan(
+        _HTTP["trilium 0.93 over http"], only=("move below", "append"), notes=4
     ),
     "memento files, removals": Plan(
         MementoPlace, only=("append", "tag", "remove", "make a note again", "wait")
