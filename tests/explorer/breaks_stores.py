@@ -11,6 +11,7 @@ from mcp_notarium.errors import VersionConflict
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
+from mcp_notarium.stores.memento import note_table
 from mcp_notarium.stores.trilium.moves import Moves
 from mcp_notarium.sync import batch_reader, head_reader, listing_pages, scheduler
 from mcp_notarium.sync.head_reader import HeadReader
@@ -133,6 +134,10 @@ def _moved_note_need_not_be_reached(set_attribute: Set) -> None:
     set_attribute(Moves, "_require_reachable", believe)
 
 
+def _old_embedding_stays(set_attribute: Set) -> None:
+    set_attribute(note_table, "EMBEDDING", "no such column")
+
+
 BREAKS: dict[str, Break] = {
     "a new note without its tags counts as made": Break(
         "trilium over http", _created_in_parts_is_whole, ("tags lost",)
@@ -167,4 +172,5 @@ BREAKS: dict[str, Break] = {
     "two notes come to stand below each other": Break(
         "trilium 0.93 over http, moves", _moved_note_need_not_be_reached, ("reached from nowhere",)
     ),
+    "an embedding of old words stays": Break("memento files", _old_embedding_stays, ("old words",)),
 }

@@ -303,7 +303,7 @@ class TriliumPlace(HttpPlace):
             self._shown = (state, {note.id: self._content(note) for note in self._seen()})
         return self._shown[1]
 
-    def judge_places(self) -> None:
+    def judge_more(self) -> None:
         """Demand that each note stands in one place, for nobody gives it two, and is reached from the root."""
         document = self.service.document
         for note in document.notes.values():

@@ -376,8 +376,10 @@ class World:
         if self.oracle.outdated and not self._in_step():  # the next listing tells
             self.loop.run_until(self._in_step, deadline=self.loop.time() + SWEEP_PERIOD)
         self._read_histories()
-        if judge_places := getattr(self.place, "judge_places", None):  # of a store that has a tree
-            judge_places()
+        if judge_more := getattr(
+            self.place, "judge_more", None
+        ):  # of a store that has more than contents
+            judge_more()
         self.oracle.judge([one for one in self.servers if one.alive], self.place.contents())
         self._serve()
 
