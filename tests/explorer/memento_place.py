@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+from explorer.broken import Broken
 from explorer.editors import added_below
 from explorer.workers import TurnLock, Workers, require_alive
 from mcp_notarium import threads
@@ -186,7 +187,8 @@ class MementoPlace:
             text = change(found[0], word)
             self._forgiven = " ".join({*found[0].split()} - {*text.split()})
             self._promised = word
-            db.execute('UPDATE "Note" SET "content" = ? WHERE "id" = ?', (text, note_id))
+            changed = 'UPDATE "Note" SET "content" = ?, "embedding" = ? WHERE "id" = ?'
+            db.execute(changed, (text, json.dumps([text]), note_id))
             if dated:
                 self._date(db, note_id)
 
@@ -339,6 +341,15 @@ class MementoPlace:
             rows = table.read_all(table.all_ids()[0])
         return {str(row["id"]): note_codec.revision(row).content for row in rows}
 
+    def judge_more(self) -> None:
+        """Demand that an embedding is made of the words that are there: the app would find the wrong note by it."""
+        for row in self.app.run('SELECT "id", "content", "embedding" FROM "Note"'):
+            made_of = json.loads(row["embedding"])[0] if row["embedding"] else row["content"]
+            if made_of != row["content"]:
+                raise Broken(
+                    f"an embedding is one of old words: {row['id']} has {row['content']!r}, and it is of {made_of!r}"
+                )
+
     def put(self, name: str, text: str, *, tags: tuple[str, ...] = ()) -> None:
         """See ``Place.put``."""
         now = int(self.world.clock.time() * 1000)
@@ -348,8 +359,8 @@ class MementoPlace:
                 return  # it came while the app waited
             self._promised = next(iter(self.world.oracle.authors.keys() & text.split()), "")
             db.execute(
-                'INSERT INTO "Note" ("id", "title", "content", "labels", "createdAt", "updatedAt") VALUES (?, ?, ?, ?, ?, ?)',
-                (name, name, text, json.dumps(tags), now, now),
+                'INSERT INTO "Note" ("id", "title", "content", "labels", "embedding", "createdAt", "updatedAt") VALUES (?, ?, ?, ?, ?, ?, ?)',
+                (name, name, text, json.dumps(tags), json.dumps([text]), now, now),
             )
 
         self._write(act)

@@ -70,7 +70,8 @@ class Tags:
     def judge(self, store: dict[str, Content], taken: set[str]) -> None:
         """Demand that no tag is lost, and that none is left whose renaming is answered as done for all."""
         for note_id, content in store.items():
-            if tag := self.born.get(content.text.partition("\n")[0]):
+            first = words_of(content.text.partition("\n")[0])  # a store of HTML ends it otherwise
+            if tag := self.born.get("".join(first)):
                 self.given.setdefault(note_id, set()).add(tag)
         if missing := self.missing(store, taken):
             raise Broken(f"tags lost: {missing}; the store has {store}")

@@ -128,6 +128,8 @@ class Oracle:
     """Words that a program has written once more, which it had read before somebody took them away."""
     outdated: bool = False
     """An answer about a note was one of before."""
+    rewritten: bool = False
+    """The store makes something else of what it is sent."""
     forgetful: bool = False
     """The store has dropped versions."""
 
@@ -319,6 +321,13 @@ class Oracle:
         if others and not (saved.merged or saved.differs or saved.copy_id):
             self.breaks(
                 f"a save does not tell that it is merged: {server.name} has {saved.note.text!r} with {others}"
+            )
+        alone = self.writers.get(saved.note.id, set()) <= {server.name} and server.busy == 1
+        alone = alone and not server.world.has_trouble()
+        told = saved.differs or saved.copy_id  # nobody's change is merged into it
+        if self.rewritten and alone and saved.note.text != asked.text and not told:
+            self.breaks(
+                f"a save does not tell what the store has made of it: {server.name} has {saved.note.text!r}, not {asked.text!r}"
             )
 
     def _see_refused(self, server: Server, arguments: dict[str, Any], answer: Answer) -> None:

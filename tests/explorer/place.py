@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from explorer.broken import all_words
+from explorer.editors import added_below
 from explorer.wire import WiredClient
 from mcp_notarium.domain.note import Content
 from mcp_notarium.stores.contract import Store, Traits, Versions
@@ -116,7 +117,7 @@ class MemoryPlace:
 
         acts: dict[str, Callable[[str, str], None]] = {
             "edit the top": lambda one, word: edit(one, lambda text: f"{word}\n{text}"),
-            "edit the end": lambda one, word: edit(one, lambda text: f"{text}{word}\n"),
+            "edit the end": lambda one, word: edit(one, lambda text: added_below(text, word)),
             "rewrite": rewrite,
             "remove": remove,
             "forget cursors": lambda _one, _word: store.forget_cursors(),

@@ -309,6 +309,7 @@ class Server:
     def _watch_cycles(self, scheduler: scheduling.Scheduler) -> None:
         """Show the oracle who else of the computer syncs when a cycle begins, and errors that no cycle may meet."""
         work, event_of_failure = scheduler._runner.work, scheduler._runner._event_of_failure
+        process = self.process
 
         async def watched(event: scheduling.Event) -> Any:
             here = [one for one in self.world.servers if one.machine is self.machine]
@@ -316,7 +317,8 @@ class Server:
             return await work(event)
 
         def failed(error: Exception) -> scheduling.Event:
-            if not isinstance(error, NotariumError):
+            # What takes a process away that has ended is no error of its own.
+            if not isinstance(error, NotariumError) and not process.dead:
                 self.world.oracle.breaks(
                     f"sync meets an error that nobody planned: {self.name}: {error!r}"
                 )

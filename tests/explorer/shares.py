@@ -23,6 +23,7 @@ from explorer.breaks_kept import BREAKS as BREAKS_KEPT
 from explorer.breaks_once import BREAKS as BREAKS_ONCE
 from explorer.breaks_parts import BREAKS as BREAKS_PARTS
 from explorer.breaks_service import BREAKS as BREAKS_SERVICE
+from explorer.breaks_stores import BREAKS as BREAKS_STORES
 from explorer.breaks_subtle import BREAKS as BREAKS_SUBTLE
 from explorer.breaks_taken_back import BREAKS as BREAKS_TAKEN_BACK
 from explorer.kept import COVERING, KEPT
@@ -31,9 +32,8 @@ from explorer.world import WORLDS
 
 BREAKS_OF_ACTS = BREAKS_ACTS | BREAKS_ACCOUNT | BREAKS_PARTS
 ALL_BREAKS = BREAKS | BREAKS_FILES | BREAKS_HTTP | BREAKS_ONCE | BREAKS_SUBTLE
-ALL_BREAKS |= (
-    BREAKS_INDEX | BREAKS_TAKEN_BACK | BREAKS_KEPT | BREAKS_DISK | BREAKS_SERVICE | BREAKS_CONSENT
-)
+ALL_BREAKS |= BREAKS_TAKEN_BACK | BREAKS_KEPT | BREAKS_DISK | BREAKS_SERVICE | BREAKS_CONSENT
+ALL_BREAKS |= BREAKS_STORES | BREAKS_INDEX
 ALL_BREAKS |= {name: Break(*one) for name, one in BREAKS_OF_ACTS.items()}
 _END_SECONDS = 60
 """How long a process may take to end the schedule that it plays."""

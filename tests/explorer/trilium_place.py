@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from explorer.broken import Broken
 from explorer.http_place import TIMEOUT_SECONDS, HttpPlace
 from explorer.http_wire import Sent
 from explorer.oracle import is_copy
@@ -25,7 +26,7 @@ from mcp_notarium.stores.trilium.store import TriliumStore
 from mcp_notarium.stores.trilium.urls import Urls
 from notarium_devtools.http_server import Request, Response
 from notarium_devtools.trilium import TriliumSimulator
-from notarium_devtools.trilium.document import ROOT
+from notarium_devtools.trilium.document import HIDDEN, ROOT
 
 if TYPE_CHECKING:
     from explorer.machine import Process
@@ -53,6 +54,7 @@ class TriliumPlace(HttpPlace):
             "store_settings": StoreSettings({URL: self.base, ALLOW_HTTP: "off"}),
         }
         self.service = TriliumSimulator(version, clock=self.now)
+        self.service.document.below_root = self._is_below_root  # type: ignore[method-assign]
         self._looked: dict[tuple[Process, str], tuple[str, bytes]] = {}
         """Process and note to title and content when it has compared it last, or asked for a revision since."""
         self._places: dict[tuple[Process, str], int] = {}
@@ -149,6 +151,12 @@ class TriliumPlace(HttpPlace):
                     f"right after {sent.process.name} sets a text", note_id
                 ):
                     self.oracle.promise(word, "another device")
+            case ("POST", "etapi", "branches"):
+                note_id = json.loads(sent.request.body)["noteId"]
+                if word := self.world.meddle(
+                    f"right after {sent.process.name} makes a place", note_id
+                ):
+                    self.oracle.promise(word, "another device")
 
     def fails(self, sent: Sent) -> None:
         """See ``Service.fails``: another device acts on the note before it is sent again, perhaps."""
@@ -233,13 +241,20 @@ class TriliumPlace(HttpPlace):
             self._put(f"below_{word}", f"{word}\nbelow\n", below=note_id)
 
         def move_below(note_id: str, _word: str) -> None:
-            """Move it below the first note that does not stand below it, as a person drags it."""
+            """Move it below the first note that does not stand below it, as a person drags it from its first place."""
+            places = [branch.parent_id for branch in document.parents(note_id)]
             for one in (*self.ids(), ROOT):
-                if not self._stands_below(one, note_id):
-                    for branch in document.parents(note_id):
+                if one not in places[1:] and not self._stands_below(one, note_id):
+                    for branch in document.parents(note_id)[:1]:
                         document.branches.pop(branch.id)
                     document.place(note_id, one)
                     return
+
+        def take_place_away(note_id: str, _word: str) -> None:
+            """Take away the place that it got last, if it has another one."""
+            for branch in document.parents(note_id)[1:][-1:]:
+                document.branches.pop(branch.id)
+                document.changes += 1
 
         def stop_and_start(_note_id: str, _word: str) -> None:
             document.changes = 1  # a database that was put back counts anew
@@ -258,12 +273,26 @@ class TriliumPlace(HttpPlace):
             "count anew": stop_and_start,
             "move below": move_below,
             "save it as it is": format_anew,
+            "take a place away": take_place_away,
         }
 
     def _stands_below(self, note_id: str, other: str) -> bool:
         """Tell whether a note is another one, or below it."""
-        above = [branch.parent_id for branch in self.service.document.parents(note_id)]
-        return note_id == other or any(self._stands_below(one, other) for one in above)
+        return other in self._above(note_id)
+
+    def _is_below_root(self, note_id: str) -> bool:
+        """See ``Document.below_root``; two notes may stand below each other for a moment, also in the end where moves are broken."""
+        return ROOT in self._above(note_id)
+
+    def _above(self, note_id: str) -> set[str]:
+        """Return the ids of a note, and of all above it."""
+        found, waiting = set[str](), [note_id]
+        while waiting:
+            one = waiting.pop()
+            if one not in found and one != HIDDEN:
+                found.add(one)
+                waiting += [branch.parent_id for branch in self.service.document.parents(one)]
+        return found
 
     def ids(self) -> list[str]:
         """See ``Place.ids``."""
@@ -276,6 +305,16 @@ class TriliumPlace(HttpPlace):
         if self._shown[0] != state:
             self._shown = (state, {note.id: self._content(note) for note in self._seen()})
         return self._shown[1]
+
+    def judge_more(self) -> None:
+        """Demand that each note stands in one place, for nobody gives it two, and is reached from the root."""
+        document = self.service.document
+        for note in document.notes.values():
+            above = [branch.parent_id for branch in document.parents(note.id)]
+            if note_codec.is_possible_id(note.id) and len(set(above)) > 1:
+                raise Broken(f"a note stands in two places: {note.id} below {above}")
+            if note_codec.is_possible_id(note.id) and above and ROOT not in self._above(note.id):
+                raise Broken(f"a note is reached from nowhere: {note.id} below {above}")
 
     def files(self) -> dict[str, bytes]:
         """See ``FilesPlace.files``."""

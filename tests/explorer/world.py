@@ -24,6 +24,7 @@ from explorer.oracle import MOST_REQUESTS, UNKNOWN, Broken, Oracle, all_words, i
 from explorer.orders import EveryOrder
 from explorer.place import MemoryPlace, Place
 from explorer.questions import ask, serve
+from explorer.rewriting_place import RewritingPlace
 from explorer.server import INTERVAL, Answer, Server
 from explorer.simplenote_place import SimplenotePlace
 from explorer.trilium_place import TriliumPlace
@@ -45,7 +46,7 @@ _TAKES_NAME = "take a name that was left"
 _AS_IT_IS = "save it as it is"
 _LATER_ACTS = (
     *("hide the note", "move below", "remove and make anew", "give a tag", _BACK),
-    *(_AS_IT_IS, _TAKES_NAME),
+    *(_AS_IT_IS, _TAKES_NAME, "take a place away"),
 )
 """Acts of another device that came after the others: schedules name acts by number."""
 _OF_NO_NOTE = (
@@ -126,6 +127,8 @@ class Plan:
     """What each does, where that is no choice."""
     only: tuple[str, ...] = ()
     """Names of the acts of servers, where they are not all."""
+    notes: int = 2
+    """Notes that there are at the beginning."""
     shows: tuple[str, ...] = ()
     """Tags of which a note needs one to be seen; the first notes have them all. (): any note is seen."""
 
@@ -231,8 +234,12 @@ class World:
         return f"secret{word}"
 
     def _is_smooth(self) -> bool:
-        """Tell whether nothing has gone wrong so far."""
-        return not any(word in key for key in self.chooser.made for word in _TROUBLES)
+        """Tell whether nothing has gone wrong so far, and each save makes what it was to make."""
+        return not self.oracle.rewritten and not self.has_trouble()
+
+    def has_trouble(self) -> bool:
+        """Tell whether anything has gone wrong so far."""
+        return any(word in key for key in self.chooser.made for word in _TROUBLES)
 
     def require_served(self, server: Server, what: str, note_id: str, refusal: str) -> None:
         """Demand that nothing is refused once all is calm, nor while nothing has gone wrong and no other writes the note.
@@ -306,7 +313,7 @@ class World:
         """
         del loaded
         self.chooser.mute = True
-        for number in range(2):
+        for number in range(self.plan.notes):
             word = self.word("old")
             self.oracle.promise(word, "the store")
             self.put_first(number, word)
@@ -383,6 +390,10 @@ class World:
         if self.oracle.outdated and not self._in_step():  # the next listing tells
             self.loop.run_until(self._in_step, deadline=self.loop.time() + SWEEP_PERIOD)
         self._read_histories()
+        if judge_more := getattr(
+            self.place, "judge_more", None
+        ):  # of a store that has more than contents
+            judge_more()
         self.oracle.judge([one for one in self.servers if one.alive], self.place.contents())
 
     def _read_histories(self) -> None:
@@ -1095,6 +1106,10 @@ def memory(traits: Traits) -> Callable[[World], Place]:
     return lambda world: MemoryPlace(world, traits)
 
 
+def _rewriting(traits: Traits) -> Callable[[World], Place]:
+    return lambda world: RewritingPlace(world, traits)
+
+
 def _account(plan: Plan, *args: Any, **how: Any) -> World:
     from explorer.account_world import AccountWorld  # noqa: PLC0415 - it is made of this one
 
@@ -1117,6 +1132,18 @@ def _folders(plan: Plan, *args: Any, **how: Any) -> World:
     from explorer.folder_world import FolderWorld  # noqa: PLC0415 - as above
 
     return FolderWorld(plan, *args, **how)
+
+
+def _many(plan: Plan, *args: Any, **how: Any) -> World:
+    from explorer.many_world import ManyWorld  # noqa: PLC0415 - as above
+
+    return ManyWorld(plan, *args, **how)
+
+
+def _many_in_the_trash(plan: Plan, *args: Any, **how: Any) -> World:
+    from explorer.many_world import TrashWorld  # noqa: PLC0415 - as above
+
+    return TrashWorld(plan, *args, **how)
 
 
 def _attachments(plan: Plan, *args: Any, **how: Any) -> World:
@@ -1179,6 +1206,9 @@ WORLDS: dict[str, Plan] = {
         _HTTP["trilium over http"],
         only=("remove", "create", "append", "create and remove"),
     ),
+    "trilium 0.93 over http, moves": Plan(
+        _HTTP["trilium 0.93 over http"], only=("move below", "append"), notes=4
+    ),
     "memento files, removals": Plan(
         MementoPlace, only=("append", "tag", "remove", "make a note again", "wait")
     ),
@@ -1190,6 +1220,19 @@ WORLDS: dict[str, Plan] = {
         )
         for row in ("simplenote", "memento")
     },
+    **{
+        f"{row}, many notes": Plan(memory(ROWS[row]), world=_many, only=("look", "wait"))
+        for row in ("simplenote", "example")
+    },
+    **{
+        f"{row}, rewritten": Plan(
+            _rewriting(ROWS[row]), only=("append", "rewrite", "create", "look", "wait")
+        )
+        for row in ("simplenote", "memento", "example")
+    },
+    "local, many notes": Plan(
+        memory(ROWS["local"]), world=_many_in_the_trash, only=("look", "wait")
+    ),
 }
 """By name: each supported row of the contract, on one computer and on two, and with notes that rules hide."""
 
