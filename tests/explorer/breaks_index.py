@@ -6,8 +6,10 @@ from typing import Any
 
 from explorer.breaks import Break, Set
 from mcp_notarium.domain.note import Tombstone, WriteKind
+from mcp_notarium.library.history import History
 from mcp_notarium.storage import note_table
 from mcp_notarium.storage.fts_index import FtsIndex
+from mcp_notarium.storage.journal_table import JournalTable
 from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.write_commit import WriteCommit
@@ -83,6 +85,14 @@ def _taken_names_counted(set_attribute: Set) -> None:
     set_attribute(Journal, "make_id", made)
 
 
+def _links_go_on(set_attribute: Set) -> None:
+    set_attribute(JournalTable, "drop_following", lambda _self, _write_id: None)
+
+
+def _hidden_versions_listed(set_attribute: Set) -> None:
+    set_attribute(History, "_hides", lambda _self, _revision: False)
+
+
 BREAKS: dict[str, Break] = {
     "words of a changed note stay in the search": Break(
         "simplenote", _words_stay, ("cannot be read", "does not fit to its notes")
@@ -102,6 +112,12 @@ BREAKS: dict[str, Break] = {
     ),
     "a new note gets the next name if a hidden one has its own": Break(
         "vault files, hidden", _taken_names_counted, ("betrays a hidden note",)
+    ),
+    "links are written though their note is not renamed": Break(
+        "vault files, links", _links_go_on, ("leads to",)
+    ),
+    "a history shows versions that were hidden": Break(
+        "simplenote, hidden", _hidden_versions_listed, ("hidden text is shown",)
     ),
     "the end of a write whose caller has left is not flushed": Break(
         "trilium", _left_end_not_flushed, ("two contents",)

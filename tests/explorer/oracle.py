@@ -265,6 +265,9 @@ class Oracle:
         Where the store lists its versions under names of its own, their order beside ours is by time, which many share: there
         what is new in one is what no version of anybody else has.
         """
+        told = {word for _, one in versions for word in words_of(one.text)}
+        if leaked := sorted(told & self.hidden):
+            raise self.breaks(f"hidden text is shown: a history shows {server.name} {leaked}")
         listed = server.app.library.traits.versions is Versions.LISTED
         for (maker, newer), (_, older) in itertools.pairwise(versions):
             beside = [one.text for by, one in versions if by != maker] if listed else [older.text]
@@ -730,7 +733,9 @@ class Oracle:
 
     def _judge_records(self, talk: Talk, records: Sequence[Record]) -> None:
         """Demand that the records of a call say who has decided, and what it was answered."""
-        first = next((one for one in records if one.number == talk.begun), None)
+        # A number that went with the power is given again, also to the end of the same call.
+        begun = (one for one in records if one.number == talk.begun and one.outcome == OPEN)
+        first = next(begun, None)
         if first is not None and first.decision != talk.decided:
             raise Broken(
                 f"the audit chain tells another decision: an act of {talk.server.name} begins with {first.decision}, "

@@ -138,6 +138,8 @@ class MemoryPlace:
         acts["save it as it is"] = save_again
         if self.traits.ids.named:
             acts["take a name that was left"] = take_name
+        if world.plan.hides:
+            acts["show the note again"] = self._show_again
         return acts
 
     def _take_tag(self, note_id: str, _word: str) -> None:
@@ -165,6 +167,16 @@ class MemoryPlace:
             hidden = {"text": text, "tags": [*fields["tags"], "hidden"]}
             dated = {"modified": self._others_clock()}
             self.store.overwrite(note_id, fields | hidden | dated)
+
+    def _show_again(self, note_id: str, _word: str) -> None:
+        """Take the tag that hides a note from it, and the words that no agent may see."""
+        fields = self.store.fields(note_id)
+        if "hidden" in fields["tags"]:
+            hidden = self._world.oracle.hidden
+            lines = [one for one in fields["text"].split("\n") if not {*one.split()} & hidden]
+            tags = [one for one in fields["tags"] if one != "hidden"]
+            shown = {"text": "\n".join(lines), "tags": tags, "modified": self._others_clock()}
+            self.store.overwrite(note_id, fields | shown)
 
     def remote(self, process: Process, _cache: Cache) -> Store:
         """See ``Place.remote``."""

@@ -46,7 +46,7 @@ _TAKES_NAME = "take a name that was left"
 _AS_IT_IS = "save it as it is"
 _LATER_ACTS = (
     *("hide the note", "move below", "remove and make anew", "give a tag", _BACK),
-    *(_AS_IT_IS, _TAKES_NAME, "take a place away"),
+    *(_AS_IT_IS, _TAKES_NAME, "take a place away", "show the note again"),
 )
 """Acts of another device that came after the others: schedules name acts by number."""
 _OF_NO_NOTE = (
