@@ -167,9 +167,9 @@ def _play_one_of_many(world: str, chooser: Chooser, number: int) -> Outcome:
     return play(world, chooser, rests=rests, serves=serves)
 
 
-def replayed(world: str, schedule: Schedule, *, rests: bool = True) -> Outcome:
+def replayed(world: str, schedule: Schedule, *, rests: bool = True, serves: bool = True) -> Outcome:
     """Play a schedule again."""
-    return play(world, Chooser(schedule=schedule), rests=rests)
+    return play(world, Chooser(schedule=schedule), rests=rests, serves=serves)
 
 
 def every_order(world: str, scope: Scope | None = None) -> Iterator[Outcome]:

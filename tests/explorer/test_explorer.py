@@ -188,7 +188,8 @@ def test_a_neighbour_is_the_same_run_to_the_byte_and_replays() -> None:
     for kept in KEPT[::12]:
         first, second = (neighbour(kept, "same", 1) for _ in range(2))
         assert first.digest == second.digest
-        assert replayed(kept.world, first.schedule, rests=False).digest == first.digest
+        again = replayed(kept.world, first.schedule, rests=False, serves=False)
+        assert again.digest == first.digest
 
 
 def test_a_story_tells_each_choice_that_is_not_calm_in_words() -> None:
