@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from explorer.breaks import Break, Set
-from mcp_notarium.domain.note import Tombstone, WriteKind
+from mcp_notarium.domain.note import NONE, Content, Tombstone, WriteKind
 from mcp_notarium.library.history import History
 from mcp_notarium.storage import note_table
 from mcp_notarium.storage.fts_index import FtsIndex
+from mcp_notarium.storage.hidden_notes import VisibilityFilter
 from mcp_notarium.storage.journal_table import JournalTable
 from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.sync.journal import Journal
@@ -93,7 +95,38 @@ def _hidden_versions_listed(set_attribute: Set) -> None:
     set_attribute(History, "_hides", lambda _self, _revision: False)
 
 
+def _properties_not_judged(set_attribute: Set) -> None:
+    find_rule_of = VisibilityFilter.find_rule_of
+
+    def found(self: VisibilityFilter, note_id: str, content: Content, **how: Any) -> str | None:
+        return find_rule_of(self, note_id, replace(content, properties=NONE), **how)
+
+    set_attribute(VisibilityFilter, "find_rule_of", found)
+
+
+def _unclear_tags_not_judged(set_attribute: Set) -> None:
+    find_rule_of = VisibilityFilter.find_rule_of
+
+    def found(self: VisibilityFilter, *args: Any, **how: Any) -> str | None:
+        return find_rule_of(self, *args, **how | {"clear": True})
+
+    set_attribute(VisibilityFilter, "find_rule_of", found)
+
+
+def _copies_not_judged(set_attribute: Set) -> None:
+    set_attribute(Journal, "shows", lambda *_args, **_how: False)
+
+
 BREAKS: dict[str, Break] = {
+    "a property hides nothing": Break(
+        "simplenote, hidden", _properties_not_judged, ("hidden text is shown",)
+    ),
+    "tags that nobody understands hide nothing": Break(
+        "trilium over http, hidden", _unclear_tags_not_judged, ("hidden text is shown",)
+    ),
+    "a conflict copy says what is hidden in its note": Break(
+        "trilium, hidden", _copies_not_judged, ("hidden text is shown",)
+    ),
     "words of a changed note stay in the search": Break(
         "simplenote", _words_stay, ("cannot be read", "does not fit to its notes")
     ),

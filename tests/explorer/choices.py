@@ -29,6 +29,13 @@ _YES_OR_NO = 2
 
 STARTS_AGAIN = " starts again"
 """Ends the label of an event in which a server starts that has ended."""
+HIDING_PROPERTY = "pinned"
+"""The property that hides a note in worlds that hide any."""
+HIDE = "hide it where it is"
+"""The act of another device that hides a note with what it says."""
+NOT_UNDERSTOOD = "tags that nobody understands"
+_OTHERWISE = 0.6
+"""How often a note is hidden by something else than a tag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,3 +191,8 @@ class Chooser:
 
 KILL = "kill: "
 """Begins the label of a choice about the end of a process."""
+
+
+def way_to_hide(chooser: Chooser, note_id: str, *ways: str) -> str:
+    """Return what is to hide a note: a tag, or one of these ways."""
+    return chooser.among(f"what hides {note_id}", ["a tag", *ways], rate=_OTHERWISE)

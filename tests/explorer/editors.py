@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from explorer.choices import HIDE, HIDING_PROPERTY, NOT_UNDERSTOOD, way_to_hide
 from explorer.oracle import is_copy, words_of
 from mcp_notarium.domain.conflict_copy import MARK
 from mcp_notarium.markup.front_block import text_start
@@ -69,7 +70,12 @@ class Editors:
             "take a name": self._take_name,
             "edit above front matter": self._edit_above,
             "take a name that was left": self._take_left_name,
+            **({HIDE: self._hide} if self._world.plan.hides else {}),
         }
+
+    def _hides(self, note_id: str) -> bool:
+        """Tell whether front matter hides a note that was there before."""
+        return bool({*words_of(self._text(note_id))} & self._world.oracle.hidden)
 
     def write_anew(self, name: str, text: str) -> None:
         """Make a file, or put one in the place of another."""
@@ -85,34 +91,48 @@ class Editors:
         if path.exists():
             self.deleted.add(path.stat().st_ino)
 
-    def _path(self, note_id: str) -> Path:
+    def path(self, note_id: str) -> Path:
+        """Return where the file of a note is, or would be."""
         path = self._disk.root / note_id
         return path if path.exists() else self._disk.root / TRASH / note_id
 
     def _text(self, note_id: str) -> str:
-        return self._path(note_id).read_bytes().decode()
+        return self.path(note_id).read_bytes().decode()
 
     # At once.
 
+    def _hide(self, note_id: str, word: str) -> None:
+        """Add a word that no agent may see, and what hides the note: in front matter, if it has none yet."""
+        text = self._text(note_id)
+        if text.startswith("---") or len(self._world.place.ids()) < 3:
+            return
+        way = way_to_hide(self._world.chooser, note_id, NOT_UNDERSTOOD, HIDING_PROPERTY)
+        blocks = {HIDING_PROPERTY: f"{HIDING_PROPERTY}: yes", NOT_UNDERSTOOD: "tags: {a: tag}"}
+        block = blocks.get(way, "tags: [hidden]")
+        secret = self._world.secret(word)
+        self._rename_over(note_id, lambda text: f"---\n{block}\n---\n{added_below(text, secret)}")
+
     def _edit_above(self, note_id: str, word: str) -> None:
+        if self._hides(note_id):  # it would be shown by that
+            return
         if self._text(note_id).startswith("---"):
             self._world.oracle.tags.as_text.add(note_id)
         self._rename_over(note_id, lambda text: f"{word}\n{text}")
 
     def _rename_over(self, note_id: str, change: Callable[[str], str]) -> None:
-        below = self._path(note_id).relative_to(self._disk.root).as_posix()
+        below = self.path(note_id).relative_to(self._disk.root).as_posix()
         self.write_anew(below, change(self._text(note_id)))
 
     def _write(self, note_id: str, change: Callable[[str], str]) -> None:
         text = change(self._text(note_id))
-        with self._path(note_id).open("r+b") as file:
+        with self.path(note_id).open("r+b") as file:
             _overwrite(file, text)
             self._disk.touch(os.fstat(file.fileno()).st_ino)
         self._disk.look()
 
     def _append(self, note_id: str, word: str) -> None:
         text = self._text(note_id)
-        with self._path(note_id).open("ab") as file:
+        with self.path(note_id).open("ab") as file:
             file.write(added_below(text, word).removeprefix(text).encode())
         self._disk.look()
 
@@ -125,7 +145,7 @@ class Editors:
             self._rename_over(note_id, lambda text: f"---\ntags:\n  - {word}\n---\n{text}")
 
     def _trash(self, note_id: str, _word: str) -> None:
-        path, trash = self._path(note_id), self._disk.root / TRASH / note_id
+        path, trash = self.path(note_id), self._disk.root / TRASH / note_id
         trash.parent.mkdir(parents=True, exist_ok=True)
         if path != trash and not trash.exists():
             path.rename(trash)
@@ -136,8 +156,8 @@ class Editors:
     def _remove(self, note_id: str, _word: str) -> None:
         if len(self._world.place.ids()) > 1:
             self._world.oracle.forgive(self._text(note_id))
-            self._orphan(self._path(note_id))
-            self._path(note_id).unlink()
+            self._orphan(self.path(note_id))
+            self.path(note_id).unlink()
             self._disk.look()
 
     def _rename(self, note_id: str, word: str) -> None:
@@ -247,18 +267,18 @@ class Editors:
         def write() -> None:
             file.seek(0)
             self._see_old_text(file.read().decode(), text)
-            if self._path(note_id).exists():  # the file in hand may have been displaced
+            if self.path(note_id).exists():  # the file in hand may have been displaced
                 self._see_old_text(self._text(note_id), text)
             self._finish(file, added_below(text, word), word=word)
 
         self._later("writes", write)
 
     def _has_name(self, file: BinaryIO, note_id: str) -> bool:
-        path = self._path(note_id)
+        path = self.path(note_id)
         return path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino
 
     def _open(self, note_id: str) -> BinaryIO:
-        file = self._path(note_id).open("r+b", buffering=0)
+        file = self.path(note_id).open("r+b", buffering=0)
         self._disk.writers[os.fstat(file.fileno()).st_ino] += 1
         return file  # type: ignore[return-value]
 
@@ -288,7 +308,7 @@ class Editors:
         text = added_below(self._text(note_id), word)
 
         def save() -> None:
-            if self._path(note_id).exists() and not self._stands_elsewhere(note_id, text):
+            if self.path(note_id).exists() and not self._stands_elsewhere(note_id, text):
                 now = self._text(note_id)
                 self._world.oracle.forgive(_missing(now, text))
                 self._see_old_text(now, text)

@@ -350,6 +350,10 @@ class MementoPlace:
                     f"an embedding is one of old words: {row['id']} has {row['content']!r}, and it is of {made_of!r}"
                 )
 
+    def is_clear(self, _note_id: str) -> bool:
+        """See ``Place.is_clear``: nobody hides any otherwise."""
+        return True
+
     def put(self, name: str, text: str, *, tags: tuple[str, ...] = ()) -> None:
         """See ``Place.put``."""
         now = int(self.world.clock.time() * 1000)

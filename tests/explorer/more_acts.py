@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -51,14 +52,14 @@ class Tags:
         self.given.pop(note_id, None)
         self.taken_back.add(note_id)
 
-    def left(self, store: dict[str, Content]) -> list[str]:
+    def left(self, store: dict[str, Content], hidden: AbstractSet[str]) -> list[str]:
         """Tell which notes have a tag that was renamed in all of them. One that is hidden by now may have been so before."""
         return [
             f"{note_id} has {old}, of which {name} has made {new}"
             for name, had, old, new in self.done
             for note_id in had
             if note_id in store and note_id not in self.taken_back | self.dropped | self.as_text
-            if old in store[note_id].tags and "hidden" not in store[note_id].tags
+            if old in store[note_id].tags and note_id not in hidden
             if old not in self.unsure
             if not (self.last_list_stays and self._is_between(old))
         ]
@@ -67,15 +68,15 @@ class Tags:
         """Tell whether a tag is one of several names that calls were to give to another one."""
         return any(tag in names and len(names) > 1 for names in self.renamed.values())
 
-    def judge(self, store: dict[str, Content], taken: set[str]) -> None:
-        """Demand that no tag is lost, and that none is left whose renaming is answered as done for all."""
+    def judge(self, store: dict[str, Content], taken: set[str], hidden: AbstractSet[str]) -> None:
+        """Demand that no tag is lost, and that none is left whose renaming is answered as done for all; ``hidden``: ids of notes."""
         for note_id, content in store.items():
             first = words_of(content.text.partition("\n")[0])  # a store of HTML ends it otherwise
             if tag := self.born.get("".join(first)):
                 self.given.setdefault(note_id, set()).add(tag)
         if missing := self.missing(store, taken):
             raise Broken(f"tags lost: {missing}; the store has {store}")
-        if left := self.left(store):
+        if left := self.left(store, hidden):
             raise Broken(f"a tag that was renamed is there: {left}")
 
     def missing(self, store: dict[str, Content], taken: set[str]) -> dict[str, list[str]]:

@@ -22,6 +22,7 @@ from mcp_notarium.audit.chain import UNKNOWN as UNSURE
 from mcp_notarium.domain.conflict_copy import MARK
 from mcp_notarium.domain.merge import merge_content
 from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, WriteKind
+from mcp_notarium.domain.properties import read_properties_of
 from mcp_notarium.stores.contract import Versions, WriteGuard
 from mcp_notarium.stores.vault.file_writer import RECOVERED
 
@@ -303,7 +304,8 @@ class Oracle:
         assert base is not None
         makers = server.app.cache.versions.makers(note.id)
         maker = makers.of(base.etag, number=note.local_version)
-        if maker == server.name:
+        # What the disk has refused to flush may go with the power.
+        if maker == server.name and not server.process.missed_flush:
             self.made.setdefault((server.machine.name, note.id), []).append(note.text)
             self.lost_notes.made[server.machine.name, note.id] = note.content
         # After a failure, or beside somebody else's edit, a store need not tell that the save is what is there.
@@ -498,8 +500,9 @@ class Oracle:
 
     def _require_visible(self, server: Server, write: PendingWrite) -> None:
         """Demand that no save hides its note, also not what comes of a merge with what others have made of it."""
-        rules = server.policy.visibility
-        if write.kind is WriteKind.UPDATE and not rules.sees(write.note_id, write.content.tags):
+        rules, made = server.policy.visibility, write.content
+        told = (write.note_id, made.tags, read_properties_of(made)[0])
+        if write.kind is WriteKind.UPDATE and not rules.sees(*told):
             self.breaks(
                 f"a save hides its note: {server.name} makes {write.content} of {write.note_id}"
             )
@@ -643,10 +646,13 @@ class Oracle:
         self._judge_taken_back(chains, held)
         self._require_not_done(held)
         kept = held.keys() | {word for text in refused for word in words_of(text)}
+        # Where the last writer wins, a tag that a write has gone over goes, if its note is hidden before that is repaired.
+        overwrites = servers and servers[0].app.library.traits.write_guard is WriteGuard.LAST_WRITER
+        there = seen if overwrites else store.keys()
         went = {
             word
             for word, note_id in self.tags.theirs.items()
-            if note_id not in store or note_id in self.tags.dropped
+            if note_id not in there or note_id in self.tags.dropped
         }
         kept |= went | self._find_parted(store)
         lost = {word: whom for word, whom in self.promised.items() if word not in kept}
@@ -659,10 +665,9 @@ class Oracle:
             for word, count in Counter(words_of(content.text)).items()
             if count > 1 and word in self.promised
         ]
-        self.tags.judge(store, self.taken)
+        self.tags.judge(store, self.taken, store.keys() - seen)
         copies = Counter(all_words(one) for one in store.values() if is_copy(one))
-        # Where the last writer wins, who has displaced a text keeps it, and so does who had written it, if a third has come over both.
-        overwrites = servers and servers[0].app.library.traits.write_guard is WriteGuard.LAST_WRITER
+        # There, too, who has displaced a text keeps it, and so does who had written it, if a third has come over both.
         most = len({one.machine for one in servers}) if overwrites else 1
         if often := [text for text, count in copies.items() if count > most]:
             raise Broken(f"a copy is made twice: {often}")

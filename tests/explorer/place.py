@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from explorer.broken import all_words
+from explorer.choices import HIDING_PROPERTY, NOT_UNDERSTOOD, way_to_hide
 from explorer.editors import added_below
-from explorer.wire import WiredClient
+from explorer.wire import UNCLEAR, WiredClient
 from mcp_notarium.domain.note import Content
 from mcp_notarium.stores.contract import Store, Traits, Versions
 from mcp_notarium.stores.kind import Ids
-from support.memory_store import MemoryStore
+from support.memory_store import Fields, MemoryStore
 from support.simplenote_settings import simplenote
 
 if TYPE_CHECKING:
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
 NOTHING = "nothing"
 _AHEAD = 0.00037
 """Seconds that the clock of another device is ahead by; no number of events and of pauses takes as long."""
+
+
+def is_hidden(fields: Fields) -> bool:
+    """Tell whether a note of a store in memory is hidden, in worlds that hide any."""
+    by_property = HIDING_PROPERTY in fields.get("properties", ())
+    return by_property or "hidden" in fields["tags"] or bool(fields.get(UNCLEAR))
 
 
 class Place(Protocol):
@@ -47,6 +54,9 @@ class Place(Protocol):
 
     def contents(self) -> dict[str, Content]:
         """Return all notes, as a server without rules shows them."""
+
+    def is_clear(self, note_id: str) -> bool:
+        """Tell whether all tags of a note can be understood."""
 
     def put(self, name: str, text: str, *, tags: tuple[str, ...] = ()) -> None:
         """Let another device make a note."""
@@ -160,23 +170,36 @@ class MemoryPlace:
         self.store.forget_versions(note_id)
 
     def _hide(self, note_id: str, word: str) -> None:
-        """Add a word to a note that no agent may see, and the tag that hides it."""
+        """Add a word to a note that no agent may see, and what hides it: a tag, a property, or tags that nobody understands."""
         if len(self.store.ids()) > 2:
             fields = self.store.fields(note_id)
-            text = f"{fields['text']}{self._world.secret(word)}\n"
-            hidden = {"text": text, "tags": [*fields["tags"], "hidden"]}
+            ways = (NOT_UNDERSTOOD, *{HIDING_PROPERTY}.intersection(self.traits.properties))
+            way = way_to_hide(self._world.chooser, note_id, *ways)
+            hidden: dict[str, Any] = {"tags": [*fields["tags"], "hidden"]}
+            if way == HIDING_PROPERTY:
+                hidden = {"properties": [*fields.get("properties", ()), HIDING_PROPERTY]}
+            elif way == NOT_UNDERSTOOD:
+                hidden = {UNCLEAR: True}
+            hidden["text"] = f"{fields['text']}{self._world.secret(word)}\n"
             dated = {"modified": self._others_clock()}
             self.store.overwrite(note_id, fields | hidden | dated)
 
     def _show_again(self, note_id: str, _word: str) -> None:
-        """Take the tag that hides a note from it, and the words that no agent may see."""
+        """Take what hides a note from it, and the words that no agent may see."""
         fields = self.store.fields(note_id)
-        if "hidden" in fields["tags"]:
+        if is_hidden(fields):
             hidden = self._world.oracle.hidden
             lines = [one for one in fields["text"].split("\n") if not {*one.split()} & hidden]
             tags = [one for one in fields["tags"] if one != "hidden"]
             shown = {"text": "\n".join(lines), "tags": tags, "modified": self._others_clock()}
+            if HIDING_PROPERTY in (held := fields.get("properties", ())):
+                shown["properties"] = [one for one in held if one != HIDING_PROPERTY]
+            fields.pop(UNCLEAR, None)
             self.store.overwrite(note_id, fields | shown)
+
+    def is_clear(self, note_id: str) -> bool:
+        """See ``Place.is_clear``."""
+        return note_id not in self.store.ids() or not self.store.fields(note_id).get(UNCLEAR)
 
     def remote(self, process: Process, _cache: Cache) -> Store:
         """See ``Place.remote``."""

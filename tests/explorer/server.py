@@ -30,6 +30,7 @@ from mcp_notarium.domain.note import (
     WriteState,
 )
 from mcp_notarium.domain.policy import Policy
+from mcp_notarium.domain.properties import read_properties_of
 from mcp_notarium.errors import CacheError, NotariumError
 from mcp_notarium.keys.secret_places import StoredToken
 from mcp_notarium.library import Library
@@ -455,7 +456,12 @@ class Server:
         """Tell whether its rules show a note of this id: those on ids follow their notes, as far as the index knows that."""
         visibility = self.app.cache.notes.visibility
         followed = visibility.names.find_rule(note_id, None) is not None
-        return visibility.rules.sees(note_id, content.tags) and not followed
+        if not visibility.rules.has_rules:
+            return True
+        properties, clear = read_properties_of(content)
+        clear = clear and self.world.place.is_clear(note_id)
+        hides = visibility.rules.hidden_by(note_id, content.tags, properties, clear=clear)
+        return hides is None and not followed
 
     def notes(self) -> list[Note]:
         """Return the notes in the index, read again only if anything was written since the last time."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from explorer.broken import all_words
+from explorer.choices import HIDE, HIDING_PROPERTY, way_to_hide
 from explorer.http_place import TIMEOUT_SECONDS, HttpPlace
 from explorer.http_wire import Sent
 from explorer.more_acts import FIRST_TAG
@@ -186,6 +187,17 @@ class SimplenotePlace(HttpPlace):
             at = self.world.chooser.choose("what the feed does", len(said), rate=0.7, said=said)
             service.faults.distort_feed(**_DISTORTIONS[at])
 
+        def hide(note_id: str, word: str) -> None:
+            if len(bucket) > 2:
+                held = service.note(note_id)
+                way = way_to_hide(self.world.chooser, note_id, HIDING_PROPERTY)
+                hidden = {"tags": [*held["tags"], "hidden"]}
+                if way == HIDING_PROPERTY:
+                    hidden = {"systemTags": [*held.get("systemTags", ()), HIDING_PROPERTY]}
+                said = f"{held['content']}{self.world.secret(word)}\n"
+                service.edit(note_id, content=said, **hidden)
+
+        hides = {HIDE: hide} if self.world.plan.hides else {}
         return {
             "edit the top": lambda one, word: edit(one, lambda text: f"{word}\n{text}"),
             "edit the end": lambda one, word: edit(one, lambda text: f"{text}{word}\n"),
@@ -200,6 +212,7 @@ class SimplenotePlace(HttpPlace):
             "distort the feed": distort,
             "remove and make anew": make_anew,
             "save it as it is": save_again,
+            **hides,
         }
 
     def ids(self) -> list[str]:
@@ -218,6 +231,10 @@ class SimplenotePlace(HttpPlace):
             }
             self._shown = (bucket.current, shown)
         return self._shown[1]
+
+    def is_clear(self, _note_id: str) -> bool:
+        """See ``Place.is_clear``: the service takes no tag that is no text."""
+        return True
 
     def put(self, name: str, text: str, *, tags: tuple[str, ...] = ()) -> None:
         """See ``Place.put``."""

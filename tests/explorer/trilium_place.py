@@ -11,7 +11,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from explorer.broken import Broken
+from explorer.broken import Broken, words_of
+from explorer.choices import HIDE, HIDING_PROPERTY, NOT_UNDERSTOOD, way_to_hide
 from explorer.http_place import TIMEOUT_SECONDS, HttpPlace
 from explorer.http_wire import Sent
 from explorer.oracle import is_copy
@@ -191,7 +192,7 @@ class TriliumPlace(HttpPlace):
             session=session,
         )
 
-    def acts(self) -> dict[str, Callable[[str, str], None]]:  # noqa: C901 - one function an act
+    def acts(self) -> dict[str, Callable[[str, str], None]]:  # noqa: C901, PLR0915 - one function an act
         """See ``Place.acts``."""
         service, document = self.service, self.service.document
 
@@ -232,6 +233,8 @@ class TriliumPlace(HttpPlace):
             document.set_attribute(document.make_id(), note_id, "label", word, "")
 
         def strip(note_id: str, _word: str) -> None:
+            if {*words_of(_words_of(document.notes[note_id].content))} & self.oracle.hidden:
+                return  # it would be shown by that
             self.oracle.forgive(self._labels(note_id))
             self.oracle.tags.dropped.add(note_id)
             service.set_labels(note_id)
@@ -260,6 +263,16 @@ class TriliumPlace(HttpPlace):
             document.changes = 1  # a database that was put back counts anew
             self._shown = ((0, 0), {})
 
+        def hide(note_id: str, word: str) -> None:
+            if len(self.ids()) > 2:
+                way = way_to_hide(self.world.chooser, note_id, NOT_UNDERSTOOD, HIDING_PROPERTY)
+                name, value = ("pinned", "yes") if way == HIDING_PROPERTY else ("hidden", "")
+                given = document.set_attribute(document.make_id(), note_id, "label", name, value)
+                given.name = "no name" if way == NOT_UNDERSTOOD else name  # of an old database
+                secret = self.world.secret(word)
+                edit(note_id, lambda html: f"{html}<p>{secret}</p>")
+
+        hides = {HIDE: hide} if self.world.plan.hides else {}
         return {
             "edit the top": lambda one, word: edit(one, lambda html: f"<p>{word}</p>{html}"),
             "edit the end": lambda one, word: edit(one, lambda html: f"{html}<p>{word}</p>"),
@@ -274,6 +287,7 @@ class TriliumPlace(HttpPlace):
             "move below": move_below,
             "save it as it is": format_anew,
             "take a place away": take_place_away,
+            **hides,
         }
 
     def _stands_below(self, note_id: str, other: str) -> bool:
@@ -333,6 +347,14 @@ class TriliumPlace(HttpPlace):
     def _seen(self) -> list[Note]:
         seen = self.service.document.visible_notes()
         return [note for note in seen if note_codec.is_possible_id(note.id) and not note.protected]
+
+    def is_clear(self, note_id: str) -> bool:
+        """See ``Place.is_clear``."""
+        note = self.service.document.notes.get(note_id)
+        if note is None:
+            return True
+        found = self.service.document.note_object(note)
+        return note_codec.note_object(found).tags_understood
 
     def put(self, name: str, text: str, *, tags: tuple[str, ...] = ()) -> None:
         """See ``Place.put``."""

@@ -306,6 +306,13 @@ class VaultPlace:
         }
         return {one: data for one, data in found.items() if not one.startswith(f"{TRASH}/")}
 
+    def is_clear(self, note_id: str) -> bool:
+        """See ``Place.is_clear``."""
+        path = self.editors.path(note_id)
+        if not path.exists():
+            return True
+        return note_codec.content_of(note_id, path.read_bytes().decode(), trash=False)[1]
+
     def put(self, name: str, text: str, *, tags: tuple[str, ...] = ()) -> None:
         """See ``Place.put``."""
         block = f"---\ntags: [{', '.join(tags)}]\n---\n" if "hidden" in tags else ""

@@ -7,8 +7,10 @@ overwrites whatever it has: nothing could protect a note of such a store from a 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from contextvars import Context
+from dataclasses import replace
 from typing import TypeVar
 
 from explorer.broken import all_words
@@ -29,7 +31,7 @@ from mcp_notarium.stores.contract import (
     check_not_withdrawn,
 )
 from support.memory_client import Fault, MemoryClient
-from support.memory_store import MemoryStore
+from support.memory_store import Fields, MemoryStore
 
 WRITE_FAULTS = (
     Fault.TIMEOUT,
@@ -51,6 +53,8 @@ READ_FAULTS = (
 WRITES = ("push", "delete")
 TIMEOUT_SECONDS = 30.0
 POLL_SECONDS = 20.0
+UNCLEAR = "unclear"
+"""The field of an object whose tags are not all understood."""
 _Result = TypeVar("_Result")
 
 
@@ -104,6 +108,10 @@ class WiredClient(MemoryClient):
         content = self.store.contents().get(note_id)
         return "" if content is None else all_words(content)
 
+    def _read(self, note_id: str, etag: str, fields: Fields, version: int | None) -> Revision:
+        revision = super()._read(note_id, etag, fields, version)
+        return replace(revision, tags_understood=False) if fields.get(UNCLEAR) else revision
+
     async def list_page(
         self, *, since: str | None, mark: str | None, limit: int, with_content: bool
     ) -> ListingPage:
@@ -139,8 +147,9 @@ class WiredClient(MemoryClient):
                 self.store.kept(write.note_id)  # no real store makes a note again by a change of it
             known = write.note_id in self.store.ids()
             before = self.words(write.note_id)
+            sent = self._with_unclear(write)
             try:
-                answer = await push(write)
+                answer = await push(sent)
             except OutcomeUnknown:
                 if self._overwrites and known:  # what it has displaced goes with its answer
                     self._covers(None, before, self.words(write.note_id))
@@ -155,11 +164,17 @@ class WiredClient(MemoryClient):
             repeatable = self.traits.retry is Retry.IDEMPOTENT
             if repeatable and self._happens("push arrives twice"):
                 self._note(f"the push of {self.process.name} arrives twice")
-                self.store.write(write)
+                self.store.write(sent)
             return answer
 
         self._sends(write)
         return await self._send("push", arrive, note_id=write.note_id)
+
+    def _with_unclear(self, write: PendingWrite) -> PendingWrite:
+        """Leave in a note the tags that no client understands, which none sends."""
+        there = write.note_id in self.store.ids() and self.store.fields(write.note_id).get(UNCLEAR)
+        body = json.dumps(json.loads(write.body) | {UNCLEAR: True}).encode() if there else b""
+        return replace(write, body=body) if there else write
 
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:
         """See ``Store.delete``."""

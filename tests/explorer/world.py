@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from explorer.choices import KILL, SECONDS, STARTS_AGAIN, Chooser
+from explorer.choices import HIDE, HIDING_PROPERTY, KILL, SECONDS, STARTS_AGAIN, Chooser
 from explorer.client import TakenBack
 from explorer.local_place import LocalPlace
 from explorer.loop import DeterministicLoop
@@ -46,7 +46,7 @@ _TAKES_NAME = "take a name that was left"
 _AS_IT_IS = "save it as it is"
 _LATER_ACTS = (
     *("hide the note", "move below", "remove and make anew", "give a tag", _BACK),
-    *(_AS_IT_IS, _TAKES_NAME, "take a place away", "show the note again"),
+    *(_AS_IT_IS, _TAKES_NAME, "take a place away", "show the note again", HIDE),
 )
 """Acts of another device that came after the others: schedules name acts by number."""
 _OF_NO_NOTE = (
@@ -173,7 +173,8 @@ class World:
         self._first = first
         self.place = plan.place(self)
         self._more_acts = MoreActs(self)
-        rules = Visibility(hidden_tags=("hidden",)) if plan.hides else Visibility()
+        hiding = Visibility(hidden_tags=("hidden",), hidden_properties=(HIDING_PROPERTY,))
+        rules = hiding if plan.hides else Visibility()
         rules = Visibility(allowed_tags=plan.shows, untagged=False) if plan.shows else rules
         policy = replace(PERMISSIVE, visibility=rules)
         names = ("m", "n") if plan.apart else ("m",)
@@ -644,7 +645,7 @@ class World:
             self.oracle.tags.born[word] = self.word("tag")
             asked["tags"] = [self.oracle.tags.born[word]]
         saved = await self._promising(server, word, "save", **asked)
-        if saved.ok:
+        if saved.ok and not server.process.missed_flush:
             twice.discard(word)
         if saved.again:
             self.oracle.called_again.add(word)
@@ -664,7 +665,8 @@ class World:
         word = self.word(server.name)
         self.oracle.perhaps_twice.add(word)
         text = f"the same name\n{word}\n"
-        if (await self._promising(server, word, "save", text=text)).ok:
+        saved = await self._promising(server, word, "save", text=text)
+        if saved.ok and not server.process.missed_flush:
             self.oracle.perhaps_twice.discard(word)
 
     async def _create_under_a_hidden_name(self, server: Server) -> None:
@@ -678,7 +680,7 @@ class World:
             word = self.word(server.name)
             self.oracle.perhaps_twice.add(word)
             saved = await self._promising(server, word, "save", text=f"{title}\n{word}\n")
-            if saved.ok:
+            if saved.ok and not server.process.missed_flush:
                 self.oracle.perhaps_twice.discard(word)
                 left = str(saved.value["id"]).replace(title, "")
                 forms.add(_DIGITS.sub("0", left))
@@ -693,7 +695,7 @@ class World:
         if self.place.traits.ids.named:
             twice.add(word)  # as of a new note
         saved = await self._promising(server, word, "save", id=DAY, append=f"{word}\n")
-        if saved.ok:
+        if saved.ok and not server.process.missed_flush:
             twice.discard(word)
 
     async def _append(self, server: Server) -> None:

@@ -313,6 +313,10 @@ class PendingWrite:
     keeps: bool = field(default=False, compare=False)
     """It is not begun unless what it takes away can be kept. Never stored."""
 
+    def rejected(self, reason: str) -> PendingWrite:
+        """Return the entry as text that the store is never asked to take."""
+        return replace(self, state=WriteState.REJECTED, reason=reason)
+
 
 def with_digits(title: str, *, seed: str) -> str:
     """Return a title that no note has; digits that this function added before are replaced."""

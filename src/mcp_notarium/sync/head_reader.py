@@ -195,14 +195,11 @@ class HeadReader:
 
     def judge(self, view: View) -> View:
         """Name that a push, or a conflict copy, would show a note that the policy hides by now."""
-        head, write = view.head, view.write
         copies = view.case.held in (Held.CLASHING, Held.NOTHING)
-        # defence: hidden-since-not-shown =None
-        rule = self._journal.find_rule(head) if head else None
-        if rule is None or (copies and rule.startswith("hidden_ids")):  # it hides the copy, too
-            return view
-        made = self._journal.sent(self._journal.copy_of(write) if copies else write)
-        return view.but(Fact.HIDDEN) if self._journal.sees_revision(made) else view
+        made = self._journal.copy_of(view.write) if copies else view.write
+        # defence: hidden-since-not-shown =False
+        shown = view.head is not None and self._journal.shows(view.head, made, copies=copies)
+        return view.but(Fact.HIDDEN) if shown else view
 
     def has_answer(self, write: PendingWrite) -> bool:
         """Tell whether the index has what an entry was to make, of which another process has stored the answer."""

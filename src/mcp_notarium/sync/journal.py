@@ -23,6 +23,7 @@ from mcp_notarium.storage.hidden_notes import VisibilityFilter
 from mcp_notarium.storage.kept_versions import KeptVersions
 from mcp_notarium.stores.contract import SEEDED, Store, Versions, sent_by
 from mcp_notarium.sync.write_decisions import View
+from mcp_notarium.sync.write_errors import HIDDEN_SINCE
 
 # defence: profile-judges-writes False=True
 REPLAYING: ContextVar[bool] = ContextVar("replaying", default=False)
@@ -108,7 +109,7 @@ class Journal:
         return self._store.new_id(content, seed=seed, attempt=attempt + (SEEDED if hides else 0))
 
     def copy_of(self, write: PendingWrite, *, of: Revision | None = None) -> PendingWrite:
-        """Make the entry of a conflict copy: of the write's own text, or of what it has overwritten."""
+        """Make the entry of a conflict copy: of the write's own text, or of what it has overwritten; a rejected one where only the note is hidden."""
         # As the note would have it: a draft may have lines above the front matter of the note.
         ours = replace(write.content, text=self.sent(write).content.text)
         content = copy_content(
@@ -117,13 +118,22 @@ class Journal:
             folder=write.note_id.rpartition("/")[0] if self._traits.ids.paths else None,
         )
         write_id = copy_write_id(write.write_id, **({"of": of.etag} if of else {}))
-        return self.make(
+        copy = self.make(
             write_id=write_id,
             note_id=self.make_id(content, seed=write_id, attempt=0),
             kind=WriteKind.CREATE,
             content=content,
             copied=True,
         )
+        return copy.rejected(HIDDEN_SINCE) if of and self.shows(of, copy) else copy
+
+    def shows(
+        self, head: Revision | Tombstone, write: PendingWrite, *, copies: bool = True
+    ) -> bool:
+        """Tell whether a write shows a note that the policy hides: of its id, or a conflict copy."""
+        rule = self.find_rule(head)
+        follows = copies and (rule or "").startswith("hidden_ids")  # it hides the copy, too
+        return rule is not None and not follows and self.sees_revision(self.sent(write))
 
     def record(
         self, view: View, act: Act | None, following: Sequence[PendingWrite]

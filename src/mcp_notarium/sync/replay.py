@@ -127,12 +127,6 @@ class Replay:
                 result = await lock.run_to_end(self._finish(claimed))
         raise CacheBusy("another process is saving this note")
 
-    def _keep_created(self, write: PendingWrite, result: WriteResult) -> None:
-        if write.kind is WriteKind.CREATE and not write.copied:
-            if len(self._created) >= _MOST_CREATED:
-                del self._created[next(iter(self._created))]
-            self._created[write.content] = result, self._cache.notes.etag(result.note_id)
-
     def _take_created(self, content: Content) -> WriteResult | None:
         """Return once how a creation of ``content`` in doubt was stored; None: there is none, or its note has changed since."""
         result, etag = self._created.pop(content, (None, None))
@@ -147,8 +141,11 @@ class Replay:
             for _ in range(ROUNDS):
                 result = await self._attempt.repeated(write, listed=listed)
                 if result.outcome is not WriteOutcome.AGAIN:
-                    if result.stored:
-                        self._keep_created(write, result)
+                    if result.stored and write.kind is WriteKind.CREATE and not write.copied:
+                        if len(self._created) >= _MOST_CREATED:
+                            del self._created[next(iter(self._created))]
+                        etag = self._cache.notes.etag(result.note_id)
+                        self._created[write.content] = result, etag
                     return result
                 kept = self._cache.journal.get(write.write_id)
                 if kept is None:  # another process has finished it

@@ -60,10 +60,13 @@ def read_status(
     if complete or (total is not None and total < facts.notes):
         total = facts.notes
     last_error, kind = facts.metrics.last_error, facts.metrics.error_kind
+    recorded = facts.metrics.status  # '': nothing recorded yet
+    elsewhere = State(recorded) if recorded in {*State} else State.IDLE
+    elsewhere = State.INDEXING if elsewhere is State.IDLE and not complete else elsewhere
     if leading:
         last_error, kind = (failure.message, failure.kind) if failure else (None, None)
     return SyncStatus(
-        state=leading or _state_elsewhere(facts.metrics.status, complete=complete),
+        state=leading or elsewhere,
         loaded=facts.notes,
         total=total,
         complete=complete,
@@ -73,8 +76,3 @@ def read_status(
         leader=leading is not None,
         left_out=left_out,
     )
-
-
-def _state_elsewhere(recorded: str, *, complete: bool) -> State:
-    state = State(recorded) if recorded in {*State} else State.IDLE  # '': nothing recorded yet
-    return State.INDEXING if state is State.IDLE and not complete else state

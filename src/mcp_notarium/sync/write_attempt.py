@@ -414,7 +414,7 @@ class WriteAttempt:
         """Send what was recorded with an answer."""
         copy, repair = committed.copy, committed.repair
         copied = await self.following(copy) if copy else None
-        for entry in committed.others:
+        for entry in (one for one in committed.others if not one.reason):
             await self.following(entry, committed.held)
         repaired = await self.following(repair, committed.held) if repair else None
         return committed.result.followed_by(copied, repaired, lost=committed.lost)

@@ -128,7 +128,10 @@ class WriteCommit:
                     return self._settle(pushed, once=once or repeated)
                 return await self._repair_merge(pushed, once=once)
         if isinstance(pushed.now, Tombstone):
-            return self._accept_removal(pushed, pushed.now)
+            unseen = self._copy_displaced(pushed)  # who removed it has not seen that
+            gone = Committed(WriteResult(WriteOutcome.STORED, pushed.now.id), others=unseen)
+            ours = self.finish(write, pushed.now, unseen)
+            return gone if ours else self._leave_to_others(unseen)
         return await self._accept(pushed, pushed.now, copies=step is Step.COPY)
 
     def commit_removal(self, write: PendingWrite) -> Committed:
@@ -257,13 +260,6 @@ class WriteCommit:
         self._on_step("committed")
         return ours
 
-    def _accept_removal(self, pushed: _Pushed, now: Tombstone) -> Committed:
-        """Commit that the note is gone. Who removed it has not seen what we displaced."""
-        unseen = self._copy_displaced(pushed)
-        if not self.finish(pushed.write, now, unseen):
-            return self._leave_to_others(unseen)
-        return Committed(WriteResult(WriteOutcome.STORED, now.id), others=unseen)
-
     def _copy_displaced(self, pushed: _Pushed) -> list[PendingWrite]:
         """Make the copy of what the write has overwritten; none if we have seen that."""
         displaced, known = pushed.answer.displaced, (pushed.base.wording, pushed.sent.wording)
@@ -327,7 +323,8 @@ class WriteCommit:
         others = others if plan.copies_theirs or unrepaired else []
         if repair is not None and copy is not None and not self._overwrites:
             repair = replace(repair, copied=True)  # what else it says is a revision of the store
-        kept = Tombstone(held.id, hidden=True) if hidden and repair is not None else held
+        keeps = repair is None or not self._journal.sees_revision(held)  # what hides it is known
+        kept = Tombstone(held.id, hidden=True) if hidden and not keeps else held
         follow_ups = [entry for entry in (copy, *others, repair) if entry is not None]
         differs = bool(result.differs)
         if not self.finish(write, kept, follow_ups, differs=differs, own=own, others=lost):
